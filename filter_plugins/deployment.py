@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Filters that turn inventory variables into what pdops works with."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: instances
+author:
+  - the pdops authors (@pdops)
+version_added: 0.1.0
+short_description: The instances of a deployment, checked and in start order
+description:
+  - Reads the C(pd_*) variables of the named inventory hosts and returns one dictionary per instance,
+    in the order in which they start (prefill, decode, router).
+  - Fails with one sentence that names host and variable when something is missing, wrong, or clashes.
+positional: _input, deployment
+options:
+  _input:
+    description: The C(hostvars).
+    type: raw
+    required: true
+  deployment:
+    description: Name of the deployment; its instances are the hosts in the group C(<deployment>_instances).
+    type: str
+    required: true
+  groups:
+    description: The C(groups).
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show the instances of the deployment dsv4
+  ansible.builtin.debug:
+    msg: "{{ hostvars | pdops.sglang.instances('dsv4', groups=groups) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: One dictionary per instance, in start order.
+  type: list
+  elements: dict
+"""
+
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.pdops.sglang.plugins.module_utils.deployment import (
+    check_deployment,
+    instance_from_variables,
+)
+from ansible_collections.pdops.sglang.plugins.module_utils.errors import PdopsError
+
+_READ = (
+    "pd_role",
+    "pd_unit",
+    "pd_serve_script",
+    "pd_url",
+    "pd_machine",
+    "pd_service_manager",
+    "pd_supervisor_config",
+    "pd_bootstrap_port",
+    "pd_metrics_url",
+    "pd_api_key_file",
+    "pd_load_timeout_s",
+    "pd_drain_s",
+    "ansible_host",
+    "ansible_port",
+    "ansible_connection",
+    "group_names",
+)
+
+
+def instances(hostvars: Any, deployment: str, groups: dict[str, list[str]]) -> list[dict[str, Any]]:
+    """See DOCUMENTATION. Only the variables named in ``_READ`` are templated: others may hold secrets."""
+    try:
+        found = []
+        for name in groups.get(f"{deployment}_instances", []):
+            variables = hostvars[name]
+            found.append(instance_from_variables(name, {key: variables[key] for key in _READ if key in variables}))
+        return [instance.as_dict() for instance in check_deployment(deployment, found)]
+    except PdopsError as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Any]:
+        return {"instances": instances}
