@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+# Every target installs what it needs from PyPI or Debian, asks nothing, and closes with one line that says what held.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
+
+help: ## what there is to make
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+setup: ## the controller's environment and the embedded lab's, in .venv
+	@tools/setup lab
+	@echo "setup: .venv is ready (ansible-core, the real router, supervisord)"
+
+demo: ## start the embedded lab in the story's state and restore the knob
+	@tools/setup lab
+	@tools/demo
+
+test: ## everything that CI runs
+	@tools/setup lab dev
+	@tools/test
+
+lint: ## ansible-lint, yamllint, ruff, mypy, shellcheck
+	@tools/setup lab dev
+	@tools/lint
+
+test-real: ## the real SGLang pair on CPU behind the real router (2.7 GB of packages)
+	@tools/setup lab dev
+	@tools/test-real
+
+bench: ## ratios, measured in one run
+	@tools/setup lab dev
+	@tools/bench
+
+clean: ## end everything the lab started and remove what was built
+	@if [ -x .venv/bin/python ]; then for lab in .lab .lab-*; do [ -d "$$lab" ] && .venv/bin/python -m lab down --dir "$$lab" || :; done; fi
+	@rm -rf .lab .lab-* build .cache .mypy_cache .ruff_cache .pytest_cache
+	@echo "clean: the lab is down and nothing built is left (.venv stays; rm -r .venv removes it)"
+
+.PHONY: help setup demo test lint test-real bench clean

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Groups instances by the machine that they share."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: machines
+author:
+  - the pdops authors (@pdops)
+version_added: 0.1.0
+short_description: The machines of a deployment, each with its instances
+description:
+  - Groups what the filter P(pdops.sglang.instances#filter) returns by machine, sorted by the machine's name,
+    so that two operators who take several machines take them in the same order.
+options:
+  _input:
+    description: Instances in start order.
+    type: list
+    elements: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Look at each machine once
+  pdops.sglang.pd_info:
+    instances: "{{ pd_each.instances }}"
+  delegate_to: "{{ pd_each.host }}"
+  loop: "{{ pd_instances | pdops.sglang.machines }}"
+  loop_control:
+    loop_var: pd_each
+    label: "{{ pd_each.machine }}"
+"""
+
+RETURN = r"""
+_value:
+  description: Dictionaries with V(machine), V(host) (the inventory host to delegate to) and V(instances).
+  type: list
+  elements: dict
+"""
+
+from typing import Any
+
+
+def machines(instances: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """See DOCUMENTATION."""
+    grouped: dict[str, list[dict[str, Any]]] = {}
+    for instance in instances:
+        grouped.setdefault(str(instance["machine"]), []).append(instance)
+    return [
+        {"machine": machine, "host": grouped[machine][0]["name"], "instances": grouped[machine]}
+        for machine in sorted(grouped)
+    ]
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Any]:
+        return {"machines": machines}

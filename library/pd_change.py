@@ -1,0 +1,172 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: pd_change
+short_description: Lead one machine's part of a change
+version_added: 0.1.0
+description:
+  - A change is a transaction over one deployment. On each of its machines it is opened, applied, and confirmed or rolled
+    back, once per machine.
+  - An open change is the lock against a second operator. It has a lease; when the lease runs out because the controller
+    is gone, a guard on the machine puts the old scripts back and restarts the instances that the change touched.
+  - Every verb is re-entrant by O(change_id), so a repeated call has no second effect.
+author:
+  - the pdops authors (@pdops)
+extends_documentation_fragment:
+  - pdops.sglang.machine
+attributes:
+  check_mode:
+    description: In check mode nothing is done; V(status) works as ever.
+    support: full
+  diff_mode:
+    description: V(apply) returns the differences of the scripts that it changed, without secrets.
+    support: full
+options:
+  verb:
+    description:
+      - V(begin) opens the change and starts its guard. V(apply) changes the scripts. V(renew) gives the current step more time.
+        V(confirm) ends the change for good. V(rollback) asks the guard to put the old state back now. V(status) only looks.
+        V(report) marks changes that a guard rolled back as told.
+    type: str
+    choices: [begin, renew, apply, confirm, rollback, status, report]
+    required: true
+  change_id:
+    description: Identity of the change.
+    type: str
+    required: true
+  deployment:
+    description: Name of the deployment; needed by V(begin).
+    type: str
+  intent:
+    description: The verb that the operator used, for the record; needed by V(begin).
+    type: str
+  summary:
+    description: What the change does, in one sentence; needed by V(begin).
+    type: str
+  edits:
+    description: The plan's edits of scripts on this machine, as M(pdops.sglang.pd_plan) returns them; for V(begin) and V(apply).
+    type: list
+    elements: dict
+    default: []
+  leader:
+    description: The controller process that leads the change; its action plugin fills this in.
+    type: dict
+    default: {}
+  take_over:
+    description: Id of an open change to take over.
+    type: str
+  step:
+    description: What is about to happen, for the record; for V(renew).
+    type: str
+    default: renew
+  budget_s:
+    description: Seconds that the next step may take before the guard acts.
+    type: float
+    default: 60
+  said:
+    description: Reason or closing sentence, for V(confirm) and V(rollback).
+    type: str
+    default: ""
+  ids:
+    description: Changes to mark as told; for V(report).
+    type: list
+    elements: str
+    default: []
+  timeout:
+    description: Seconds for which the action plugin watches a V(rollback) before it gives up watching; the guard goes on.
+    type: float
+    default: 1800
+"""
+
+EXAMPLES = r"""
+- name: Open the change
+  pdops.sglang.pd_change:
+    verb: begin
+    change_id: "{{ plan.plan.change_id }}"
+    deployment: dsv4
+    intent: restore
+    summary: "{{ plan.plan.summary }}"
+    instances: "{{ pd_each.instances }}"
+    edits: "{{ plan.plan.edits }}"
+  delegate_to: "{{ pd_each.host }}"
+"""
+
+RETURN = r"""
+change:
+  description: The change as it stands now.
+  returned: when the change exists
+  type: dict
+  contains:
+    id:
+      description: Its identity.
+      type: str
+      returned: always
+    state:
+      description: V(open), V(rolling-back), V(confirmed), V(rolled-back), V(rollback-failed) or V(superseded).
+      type: str
+      returned: always
+    last_step:
+      description: The last step that was begun.
+      type: str
+      returned: always
+    lease_left_s:
+      description: Seconds until the guard acts.
+      type: float
+      returned: always
+applied:
+  description: One entry per script that was changed, with the sha256 before and after.
+  returned: with V(apply)
+  type: list
+steps:
+  description: All steps so far.
+  returned: with V(status) and V(rollback)
+  type: list
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.change import verbs
+from ..module_utils.errors import PdopsError
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "verb": {
+                "type": "str",
+                "choices": ["begin", "renew", "apply", "confirm", "rollback", "status", "report"],
+                "required": True,
+            },
+            "change_id": {"type": "str", "required": True},
+            "instances": {"type": "list", "elements": "dict", "required": True},
+            "state_dir": {"type": "path", "default": "/var/lib/pdops"},
+            "deployment": {"type": "str"},
+            "intent": {"type": "str"},
+            "summary": {"type": "str"},
+            "edits": {"type": "list", "elements": "dict", "default": []},
+            "leader": {"type": "dict", "default": {}},
+            "take_over": {"type": "str"},
+            "step": {"type": "str", "default": "renew"},
+            "budget_s": {"type": "float", "default": 60.0},
+            "said": {"type": "str", "default": ""},
+            "ids": {"type": "list", "elements": "str", "default": []},
+            "timeout": {"type": "float", "default": 1800.0},
+        },
+        required_if=[("verb", "begin", ("deployment", "intent", "summary"))],
+        supports_check_mode=True,
+    )
+    try:
+        result = verbs.run(module.params, check_mode=module.check_mode)
+    except PdopsError as error:
+        module.fail_json(msg=str(error), **error.details)
+    if not module._diff:
+        result.pop("diff", None)
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: pd_info
+short_description: Look at the instances of a deployment on one machine
+version_added: 0.1.0
+description:
+  - Reads the serve scripts, their stored versions and the backups beside them, the running processes and the open
+    change of the instances that share a machine, and works out the edits that a verb would make.
+  - Changes nothing. Values of knobs with secret-looking names are never returned.
+author:
+  - the pdops authors (@pdops)
+extends_documentation_fragment:
+  - pdops.sglang.machine
+attributes:
+  check_mode:
+    description: Runs in check mode just the same.
+    support: full
+  diff_mode:
+    description: Returns differences as data, never as a diff.
+    support: none
+options:
+  verb:
+    description: The verb for which edits are worked out.
+    type: str
+    choices: [restore, set, revert, restart, verify]
+    default: verify
+  asked:
+    description:
+      - What narrows the verb. Keys are V(knob), V(value), V(from), V(instance), V(role), V(scope), V(state), V(expect_only);
+        all of them may be left out.
+    type: dict
+    default: {}
+  all_instances:
+    description: Names and roles of all instances of the deployment, to check names in O(asked) against.
+    type: list
+    elements: dict
+    default: []
+"""
+
+EXAMPLES = r"""
+- name: What is on the machine of this deployment
+  pdops.sglang.pd_info:
+    instances: "{{ hostvars | pdops.sglang.instances('dsv4', groups=groups) }}"
+  delegate_to: dsv4-decode
+  register: seen
+"""
+
+RETURN = r"""
+instances:
+  description: One report per instance, by its name.
+  returned: success
+  type: dict
+  contains:
+    script:
+      description: Path, sha256 and findings of the serve script.
+      type: dict
+      returned: when the script can be read
+    intended:
+      description: Knobs that the script exports with a value that can be known without running it, without secrets.
+      type: dict
+      returned: when the script can be read
+    running:
+      description: What the running process has of them, with the evidence. A state is V(set), V(absent) or V(unknown).
+      type: dict
+      returned: when the script can be read
+    stale:
+      description: Knobs that the process is known not to have as the script says.
+      type: list
+      returned: always
+    sources:
+      description: Stored versions and backups of the script, the newest first.
+      type: list
+      returned: when the script can be read
+    edits:
+      description: Edits that the verb would make, each with its diff, or with the sentence why it is refused.
+      type: list
+      returned: always
+    error:
+      description: Why the instance could not be looked at.
+      type: str
+      returned: when it could not
+open_change:
+  description: The change that is open on this machine for these instances.
+  returned: success
+  type: dict
+unreported:
+  description: Changes that a guard rolled back and of which no run has told yet.
+  returned: success
+  type: list
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.asked import read_asked
+from ..module_utils.deployment import instance_from_dict
+from ..module_utils.errors import PdopsError
+from ..module_utils.observe import observe
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "instances": {"type": "list", "elements": "dict", "required": True},
+            "state_dir": {"type": "path", "default": "/var/lib/pdops"},
+            "verb": {"type": "str", "choices": ["restore", "set", "revert", "restart", "verify"], "default": "verify"},
+            "asked": {"type": "dict", "default": {}},
+            "all_instances": {"type": "list", "elements": "dict", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        instances = [instance_from_dict(item) for item in module.params["instances"]]
+        everyone = [instance_from_dict(item) for item in module.params["all_instances"]] or instances
+        asked = read_asked(module.params["verb"], module.params["asked"], everyone)
+        module.exit_json(changed=False, **observe(instances, asked, module.params["state_dir"]))
+    except PdopsError as error:
+        module.fail_json(msg=str(error), **error.details)
+
+
+if __name__ == "__main__":
+    main()

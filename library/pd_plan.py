@@ -1,0 +1,149 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: pd_plan
+short_description: Decide what a verb does to a deployment
+version_added: 0.1.0
+description:
+  - Takes what M(pdops.sglang.pd_info) saw on the machines of a deployment and decides which script changes, which
+    instances restart in which order and why, or says why nothing is to be done, or refuses with one sentence.
+  - Reads and writes nothing; run it on the controller. Its action plugin prints the plan.
+author:
+  - the pdops authors (@pdops)
+attributes:
+  check_mode:
+    description: Runs in check mode just the same; the plan is the same one that a run would follow.
+    support: full
+  diff_mode:
+    description: Returns the differences of the scripts that the plan changes.
+    support: full
+options:
+  deployment:
+    description: Name of the deployment.
+    type: str
+    required: true
+  instances:
+    description: All instances of the deployment, as the filter P(pdops.sglang.instances#filter) returns them.
+    type: list
+    elements: dict
+    required: true
+  verb:
+    description: What is to be done.
+    type: str
+    choices: [restore, set, revert, restart, verify]
+    required: true
+  asked:
+    description: What narrows the verb; see M(pdops.sglang.pd_info).
+    type: dict
+    default: {}
+  infos:
+    description:
+      - One result of M(pdops.sglang.pd_info) per machine. Without it only O(asked) is checked, before any machine is looked at.
+    type: list
+    elements: dict
+  take_over:
+    description: Id of an open change that this run takes over.
+    type: str
+"""
+
+EXAMPLES = r"""
+- name: Decide what to restore
+  pdops.sglang.pd_plan:
+    deployment: dsv4
+    instances: "{{ pd_instances }}"
+    verb: restore
+    infos: "{{ pd_infos }}"
+  register: plan
+"""
+
+RETURN = r"""
+plan:
+  description: The plan.
+  returned: when O(infos) is given
+  type: dict
+  contains:
+    summary:
+      description: What will have been done, in one sentence.
+      type: str
+      returned: always
+    edits:
+      description: The edits of scripts.
+      type: list
+      returned: always
+    restart:
+      description: Names of the instances that restart, in start order.
+      type: list
+      returned: always
+    scope:
+      description: V(co), V(decode), V(router) or V(none).
+      type: str
+      returned: always
+    why:
+      description: Why each instance restarts, by its name.
+      type: dict
+      returned: always
+    expect:
+      description: What each process must have afterwards.
+      type: dict
+      returned: always
+    found:
+      description: What earlier runs left behind.
+      type: list
+      returned: always
+    nothing:
+      description: Why there is nothing to do.
+      type: str
+      returned: always
+lines:
+  description: The plan as it is printed.
+  returned: when O(infos) is given
+  type: list
+  elements: str
+would_change:
+  description: Whether following the plan changes anything.
+  returned: when O(infos) is given
+  type: bool
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.asked import read_asked
+from ..module_utils.deployment import instance_from_dict
+from ..module_utils.errors import PdopsError
+from ..module_utils.plan_text import plan_lines
+from ..module_utils.planning import decide
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "deployment": {"type": "str", "required": True},
+            "instances": {"type": "list", "elements": "dict", "required": True},
+            "verb": {"type": "str", "choices": ["restore", "set", "revert", "restart", "verify"], "required": True},
+            "asked": {"type": "dict", "default": {}},
+            "infos": {"type": "list", "elements": "dict"},
+            "take_over": {"type": "str"},
+        },
+        supports_check_mode=True,
+    )
+    given = module.params
+    try:
+        instances = [instance_from_dict(item) for item in given["instances"]]
+        asked = read_asked(given["verb"], given["asked"], instances)
+        if given["infos"] is None:
+            module.exit_json(changed=False)
+        plan = decide(given["deployment"], instances, given["infos"], asked, given["take_over"] or None)
+    except PdopsError as error:
+        module.fail_json(msg=str(error), **error.details)
+    result = {"changed": False, "plan": plan.as_dict(), "lines": plan_lines(plan, instances), "would_change": plan.changed}
+    if module._diff:
+        result["diff"] = [edit["diff"] for edit in plan.edits]
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

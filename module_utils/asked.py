@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""What an operator asked for on the command line, checked before anything is looked at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from . import knobs
+from .deployment import ROLES, Instance
+from .errors import PdopsError
+
+VERBS = ("restore", "set", "revert", "restart", "verify")
+SCOPES = ("co", "decode", "router")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A verb with what narrows it.
+
+    ``value`` is None when not given; ``unset`` asks to take the knob off. ``source`` is what ``from=``
+    named: a version (sha256 prefix of 6 or more, label, ``previous``) or a backup (label, file name, path).
+    """
+
+    verb: str
+    knob: str | None = None
+    value: str | None = None
+    unset: bool = False
+    source: str | None = None
+    instances: tuple[str, ...] = ()
+    role: str | None = None
+    scope: str | None = None
+    expect_only: bool = True
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "instances": list(self.instances)}
+
+    def wants(self, instance: Instance) -> bool:
+        """Whether ``instance=`` and ``role=`` let this instance through."""
+        if self.instances and instance.name not in self.instances:
+            return False
+        return self.role is None or instance.role == self.role
+
+
+def _text(given: Mapping[str, Any], key: str) -> str | None:
+    value = given.get(key)
+    return None if value is None or value == "" else str(value)
+
+
+def _flag(given: Mapping[str, Any], key: str, default: bool) -> bool:
+    value = given.get(key)
+    if value is None or value == "":
+        return default
+    if isinstance(value, bool):
+        return value
+    if str(value).lower() in ("yes", "true", "1", "on"):
+        return True
+    if str(value).lower() in ("no", "false", "0", "off"):
+        return False
+    raise PdopsError(f"{key}={value} is not yes or no.")
+
+
+def read_asked(verb: str, given: Mapping[str, Any], instances: list[Instance]) -> Asked:
+    """Check the extra variables of a playbook: ``knob value from instance role scope state expect_only``.
+
+    Raises :class:`PdopsError` with what to type for unknown names and for combinations without meaning.
+    """
+    if verb not in VERBS:
+        raise PdopsError(f"verb {verb!r} is unknown; it must be one of {', '.join(VERBS)}.")
+    names = [instance.name for instance in instances]
+    wanted = _instances(given.get("instance"), instances)
+    role = _text(given, "role")
+    if role is not None and role not in ROLES:
+        raise PdopsError(f"role={role} is unknown; it must be prefill, decode or router.")
+    if role is not None and not any(item.role == role and (not wanted or item.name in wanted) for item in instances):
+        raise PdopsError(f"role={role} and instance={','.join(wanted)} have nothing in common; instances: {', '.join(names)}.")
+    scope = _text(given, "scope")
+    if scope is not None and scope not in SCOPES:
+        raise PdopsError(f"scope={scope} is unknown; it must be co (prefill, decode and router), decode or router.")
+    knob = _text(given, "knob")
+    value = _text(given, "value")
+    state = _text(given, "state") or "present"
+    if state not in ("present", "absent"):
+        raise PdopsError(f"state={state} is unknown; it must be present or absent.")
+    if knob is not None:
+        # `knob=NAME=VALUE` is what people type from memory.
+        match = re.fullmatch(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", knob)
+        if match:
+            raise PdopsError(f"knob={knob} holds a value; type -e knob={match[1]} -e value={match[2]}.")
+        knobs.check_name(knob)
+        knobs.refuse_secret(knob)
+    if value is not None:
+        if knob is None:
+            raise PdopsError(f"value={value} without a knob; add -e knob=NAME.")
+        raw = given.get("value")
+        value = knobs.check_value(knob, raw if isinstance(raw, (bool, int, float)) else str(raw))
+    if verb == "set":
+        if knob is None:
+            raise PdopsError("set_knob needs a knob; type -e knob=NAME -e value=VALUE, or -e knob=NAME -e state=absent to take it off.")
+        if value is None and state == "present":
+            raise PdopsError(f"set_knob needs a value for {knob}; add -e value=VALUE, or -e state=absent to take it off.")
+        if value is not None and state == "absent":
+            raise PdopsError(f"value={value} and state=absent contradict each other; give one of them.")
+    if verb == "revert" and knob is None:
+        raise PdopsError("revert_knob needs a knob; type -e knob=NAME.")
+    if verb in ("restart", "verify") and (knob is not None or value is not None):
+        raise PdopsError(f"{verb} takes no knob; use set_knob.yml, restore_knob.yml or revert_knob.yml.")
+    if verb != "restart" and scope == "router":
+        raise PdopsError("scope=router would leave the engines as they are, so a knob would not take effect; leave scope out or take scope=co.")
+    return Asked(
+        verb=verb,
+        knob=knob,
+        value=value,
+        unset=verb == "set" and state == "absent",
+        source=_text(given, "from"),
+        instances=wanted,
+        role=role,
+        scope=scope,
+        expect_only=_flag(given, "expect_only", True),
+    )
+
+
+def _instances(given: Any, instances: list[Instance]) -> tuple[str, ...]:
+    if given is None or given == "":
+        return ()
+    asked = [str(item) for item in given] if isinstance(given, (list, tuple)) else str(given).split(",")
+    found = []
+    for name in (item.strip() for item in asked):
+        match = [item.name for item in instances if name in (item.name, item.unit)]
+        if not match:
+            known = ", ".join(item.name for item in instances)
+            raise PdopsError(f"instance={name} is unknown here; it must be one of {known}.")
+        found.append(match[0])
+    return tuple(found)

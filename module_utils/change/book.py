@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Keeps the records of changes under ``<state_dir>/changes``, one JSON file each, replaced atomically."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ..errors import PdopsError
+from ..store.store import Store
+from . import record as rules
+from . import who
+
+
+def now_utc() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+class Book:
+    """The changes of one machine. Every verb takes the store's lock for its short time."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.folder = os.path.join(store.state_dir, "changes")
+
+    def _path(self, change_id: str) -> str:
+        return os.path.join(self.folder, f"{rules.check_id(change_id)}.json")
+
+    def _save(self, record: rules.Record) -> None:
+        content = json.dumps(record, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"
+        self.store.write_state(self._path(record["id"]), content)
+
+    def load(self, change_id: str) -> rules.Record:
+        """The record, or :class:`PdopsError` when this machine has none of that id or cannot read it."""
+        path = self._path(change_id)
+        try:
+            with open(path, "rb") as source:
+                loaded = json.loads(source.read())
+        except FileNotFoundError:
+            raise PdopsError(f"there is no change {change_id} under {self.folder}; see `ansible-playbook verify.yml`.") from None
+        except (OSError, ValueError) as error:
+            raise PdopsError(f"the record {path} cannot be read ({error}); move it away after looking at it.") from None
+        if not isinstance(loaded, dict) or loaded.get("id") != change_id:
+            raise PdopsError(f"the record {path} is not one of change {change_id}; move it away after looking at it.")
+        return loaded
+
+    def all(self) -> list[rules.Record]:
+        """All records, oldest first. An unreadable one raises: it may be the open one."""
+        try:
+            names = os.listdir(self.folder)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise PdopsError(f"{self.folder} cannot be read ({error}); run as the user who owns it.") from None
+        # Temporary files of a write that a crash cut short are no records.
+        records = [self.load(name[:-5]) for name in sorted(names) if name.endswith(".json") and not name.startswith(".")]
+        return sorted(records, key=lambda item: str(item["opened"]))
+
+    def open_for(self, instances: Iterable[Mapping[str, Any]]) -> rules.Record | None:
+        """The open change that shares a unit or script with ``instances``, if any."""
+        wanted = list(instances)
+        for record in self.all():
+            if record["state"] in rules.OPEN and rules.overlaps(record, wanted):
+                return record
+        return None
+
+    def newest_unreported(self, instances: Iterable[Mapping[str, Any]]) -> list[rules.Record]:
+        """Ended changes of which no run has told an operator yet (the guard rolled them back)."""
+        wanted = list(instances)
+        return [
+            record
+            for record in self.all()
+            if record["state"] in ("rolled-back", "rollback-failed")
+            and not record.get("reported")
+            and rules.overlaps(record, wanted)
+        ]
+
+    def begin(self, record: rules.Record, take_over: str | None) -> rules.Record:
+        """Open the change, which is the lock against a second operator.
+
+        Re-entrant by id. An open change whose controller is provably dead, or that ``take_over``
+        names, is superseded and its files are inherited; any other is refused.
+        """
+        with self.store.lock(f"begin {record['id']}"):
+            former = self.open_for(record["instances"])
+            if former is not None and former["id"] == record["id"]:
+                return former
+            if os.path.exists(self._path(record["id"])):
+                self.load(record["id"])
+                raise PdopsError(f"change id {record['id']} was used before; take another.")
+            if former is not None:
+                allowed = take_over == former["id"] or who.is_gone(former["leader"]) is True
+                if not allowed or former["state"] == "rolling-back":
+                    raise PdopsError(rules.held_sentence(former), held_by=rules.summary_of(former))
+                record = rules.inherit(record, former)
+            # The new record first: a crash in between leaves two open ones with the same files, never none.
+            self._save(record)
+            self._journal(record, "begin", {"summary": record["summary"], "inherits": record["inherits"]})
+            if former is not None:
+                reason = f"taken over by {record['id']} of {who.told(record['leader'])}"
+                self._save(rules.ended(former, "superseded", reason, now_utc()))
+                self._journal(former, "superseded", {"by": record["id"]})
+            return record
+
+    def update(self, change_id: str, verb: str, step: Callable[[rules.Record], rules.Record]) -> rules.Record:
+        """Apply a pure ``step`` to an open change and keep the result; refuse when the change has ended."""
+        with self.store.lock(f"{verb} {change_id}"):
+            record = step(rules.require_open(self.load(change_id), verb))
+            self._save(record)
+            return record
+
+    def note_step(self, change_id: str, step: str, instance: str, said: str, budget_s: float) -> rules.Record:
+        """Write a step before its effect, and give it a lease of ``budget_s`` seconds."""
+
+        def write(record: rules.Record) -> rules.Record:
+            noted = rules.with_step(record, step, instance, said, now_utc())
+            return rules.with_lease(noted, f"{step} {instance}".strip(), budget_s, now_utc())
+
+        record = self.update(change_id, step, write)
+        self._journal(record, step, {"instance": instance, "said": said})
+        return record
+
+    def confirm(self, change_id: str, said: str) -> rules.Record:
+        """End the change for good. Re-entrant: confirming a confirmed change is no error."""
+        with self.store.lock(f"confirm {change_id}"):
+            record = self.load(change_id)
+            if record["state"] == "confirmed":
+                return record
+            record = rules.ended(rules.require_open(record, "confirm"), "confirmed", said, now_utc())
+            self._save(record)
+            self._journal(record, "confirm", {"said": said})
+            return record
+
+    def set_state(self, change_id: str, state: str, reason: str, allowed: Iterable[str]) -> rules.Record:
+        """Move a change to ``state`` when it is in one of ``allowed``; refuse otherwise."""
+        with self.store.lock(f"{state} {change_id}"):
+            record = self.load(change_id)
+            if record["state"] not in tuple(allowed):
+                rules.require_open(record, state)
+            if state in rules.ENDED:
+                record = rules.ended(record, state, reason, now_utc())
+            else:
+                record = {**record, "state": state, "reason": reason}
+            self._save(record)
+            self._journal(record, state, {"reason": reason})
+            return record
+
+    def note_rollback(self, change_id: str, step: str, instance: str, said: str) -> rules.Record:
+        """Write a step of a rollback; the change is not open any more, so no lease is renewed."""
+        with self.store.lock(f"rollback {change_id}"):
+            record = rules.with_step(self.load(change_id), step, instance, said, now_utc())
+            self._save(record)
+            self._journal(record, f"rollback: {step}", {"instance": instance, "said": said})
+            return record
+
+    def mark_reported(self, change_id: str) -> None:
+        with self.store.lock(f"report {change_id}"):
+            self._save({**self.load(change_id), "reported": now_utc()})
+
+    def _journal(self, record: rules.Record, verb: str, more: Mapping[str, Any]) -> None:
+        self.store.write_journal(
+            {
+                "verb": verb,
+                "change_id": record["id"],
+                "deployment": record["deployment"],
+                "actor": who.told(record["leader"]),
+                **more,
+            }
+        )

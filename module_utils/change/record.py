@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""The record of a change on one machine: what it is about, its steps, its lease; and the rules for moving on.
+
+Pure: dictionaries in, dictionaries out. ``book.py`` keeps them on disk, ``guard.py`` acts on them.
+
+States::
+
+    open ----confirm----> confirmed
+      |  \\---supersede--> superseded       a later run took over and inherited the files
+      |--rollback--> rolling-back --> rolled-back
+                                  \\-> rollback-failed --(rollback again)--> rolling-back
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..errors import PdopsError
+from . import who
+
+Record = dict[str, Any]
+
+OPEN = ("open", "rolling-back")
+ENDED = ("confirmed", "rolled-back", "rollback-failed", "superseded")
+
+#: Between the end of a step's budget and the moment at which the guard acts.
+LEASE_SLACK_S = 15.0
+
+
+def check_id(change_id: str) -> str:
+    """A change id names a file; refuse anything else."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{3,79}", change_id):
+        raise PdopsError(
+            f"change id {change_id!r} is not usable; take 4 to 80 letters, digits, dots and dashes, a letter or digit first."
+        )
+    return change_id
+
+
+def new_record(
+    change_id: str,
+    deployment: str,
+    verb: str,
+    summary: str,
+    leader: who.Leader,
+    files: Iterable[Mapping[str, Any]],
+    instances: Iterable[Mapping[str, Any]],
+    budget_s: float,
+    now_utc: str,
+) -> Record:
+    """Make the record of a change that starts now.
+
+    ``files`` are ``{instance, path, sha256_before, sha256_after, knobs}``; ``instances`` are
+    :class:`..deployment.Instance` dictionaries in start order, of this machine only.
+    """
+    record: Record = {
+        "id": check_id(change_id),
+        "deployment": deployment,
+        "verb": verb,
+        "summary": summary,
+        "leader": leader,
+        "opened": now_utc,
+        "state": "open",
+        "reason": "",
+        "files": [dict(item) for item in files],
+        "instances": [dict(item) for item in instances],
+        "steps": [],
+        "touched": [],
+        "inherits": [],
+    }
+    return with_lease(record, "begin", budget_s, now_utc)
+
+
+def with_lease(record: Record, step: str, budget_s: float, now_utc: str) -> Record:
+    """Renew: the step may take ``budget_s`` seconds, then the guard waits ``LEASE_SLACK_S`` more and acts."""
+    lease = {
+        "step": step,
+        "budget_s": budget_s,
+        "boot_id": who.boot_id(),
+        "deadline_s": who.boot_clock_s() + budget_s + LEASE_SLACK_S,
+        "renewed": now_utc,
+    }
+    return {**record, "lease": lease}
+
+
+def lease_left_s(record: Record) -> float:
+    """Seconds until the guard acts; 0 or less when it is due. A lease of an earlier boot is over."""
+    lease = record["lease"]
+    if lease["boot_id"] != who.boot_id():
+        return 0.0
+    return float(lease["deadline_s"]) - who.boot_clock_s()
+
+
+def with_step(record: Record, step: str, instance: str, said: str, now_utc: str) -> Record:
+    """Note a step *before* its effect. Steps that stop or start an instance mark it as touched."""
+    touched = list(record["touched"])
+    if step in ("stop", "start", "restart") and instance and instance not in touched:
+        touched.append(instance)
+    note = {"at": now_utc, "step": step, "instance": instance, "said": said}
+    return {**record, "steps": [*record["steps"], note], "touched": touched}
+
+
+def require_open(record: Record, verb: str) -> Record:
+    """Refuse a late verb: a change that has ended takes nothing more."""
+    if record["state"] == "open":
+        return record
+    sentence = f"change {record['id']} is {record['state']}"
+    if record.get("reason"):
+        sentence += f" ({record['reason']})"
+    raise PdopsError(
+        f"{sentence}, so {verb} is refused; run the playbook again to start a new change.",
+        change=summary_of(record),
+    )
+
+
+def ended(record: Record, state: str, reason: str, now_utc: str) -> Record:
+    """Close the record. A confirmed change is never undone by its guard: that is the point of confirming."""
+    if state not in ENDED:
+        raise ValueError(state)
+    return {**record, "state": state, "reason": reason, "ended": now_utc}
+
+
+def inherit(record: Record, former: Record) -> Record:
+    """Take over from ``former``: what it changed and did not confirm is ours to put back, should we fail.
+
+    A path that both change goes back to what it was before *former* touched it.
+    """
+    files = {item["path"]: dict(item) for item in record["files"]}
+    for item in former["files"]:
+        if item["path"] in files:
+            files[item["path"]]["sha256_before"] = item["sha256_before"]
+        else:
+            files[item["path"]] = dict(item)
+    touched = list(record["touched"])
+    touched += [name for name in former["touched"] if name not in touched]
+    return {
+        **record,
+        "files": list(files.values()),
+        "touched": touched,
+        "inherits": [*record["inherits"], *former["inherits"], former["id"]],
+    }
+
+
+def overlaps(record: Record, instances: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a change and a list of instances share a unit or a serve script."""
+    ours = {(item["unit"], item["serve_script"]) for item in record["instances"]}
+    units = {unit for unit, _path in ours}
+    paths = {path for _unit, path in ours}
+    return any(item["unit"] in units or item["serve_script"] in paths for item in instances)
+
+
+def last_step(record: Record) -> str:
+    """`stop lab-decode`, or `begin` when nothing has happened yet."""
+    if not record["steps"]:
+        return "begin"
+    note = record["steps"][-1]
+    return f"{note['step']} {note['instance']}".strip()
+
+
+def summary_of(record: Record) -> dict[str, Any]:
+    """What a person and a result need to know of a change."""
+    return {
+        "id": record["id"],
+        "deployment": record["deployment"],
+        "verb": record["verb"],
+        "summary": record["summary"],
+        "who": who.told(record["leader"]),
+        "opened": record["opened"],
+        "ended": record.get("ended"),
+        "state": record["state"],
+        "reason": record["reason"],
+        "last_step": last_step(record),
+        "lease_left_s": round(lease_left_s(record), 1),
+        "controller_gone": who.is_gone(record["leader"]),
+        "files": [
+            {key: item.get(key) for key in ("instance", "path", "sha256_before", "sha256_after")}
+            for item in record["files"]
+        ],
+        "touched": record["touched"],
+    }
+
+
+def held_sentence(record: Record) -> str:
+    """Tell a second operator who has the deployment, since when, for what, until when, and how to take over."""
+    left = lease_left_s(record)
+    until = f"its lease runs {left:.0f} s more" if left > 0 else "its lease is over and its guard is about to put the old state back"
+    return (
+        f"{record['deployment']} is held by change {record['id']} ({record['summary']}) of {who.told(record['leader'])}, "
+        f"open since {record['opened']}, now at '{last_step(record)}'; {until}. "
+        f"Wait for it to end, or take it over with -e take_over={record['id']}."
+    )

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""The verbs of a change on one machine, as the module ``pd_change`` calls them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import PdopsError
+from ..knob_edit import EditRequest, apply_edit, masked_diff, plan_edit
+from ..store.store import Store
+from . import agent, guard
+from . import record as rules
+from .book import Book, now_utc
+
+Params = Mapping[str, Any]
+
+
+def run(params: Params, check_mode: bool) -> dict[str, Any]:
+    """Carry out ``params['verb']``; see the module's documentation for the parameters."""
+    book = Book(Store(params["state_dir"]))
+    verb = params["verb"]
+    if verb == "status":
+        return _told(book.load(params["change_id"]), changed=False)
+    if check_mode:
+        return {"changed": verb in ("begin", "apply", "rollback"), "skipped_effect": f"{verb} is not done in check mode"}
+    return {
+        "begin": _begin,
+        "renew": _renew,
+        "apply": _apply,
+        "confirm": _confirm,
+        "rollback": _rollback,
+        "report": _report,
+    }[verb](book, params)
+
+
+def _told(record: rules.Record, changed: bool) -> dict[str, Any]:
+    return {"changed": changed, "change": rules.summary_of(record), "steps": record["steps"]}
+
+
+def _under_systemd(record: rules.Record) -> bool:
+    return any(item["manager"] == "systemd" for item in record["instances"])
+
+
+def _begin(book: Book, params: Params) -> dict[str, Any]:
+    store = book.store
+    store.check_usable()
+    files = []
+    for edit in params["edits"]:
+        files.append(
+            {
+                "instance": edit["instance"],
+                "path": edit["path"],
+                "sha256_before": edit["sha256_before"],
+                "sha256_after": edit["sha256_after"],
+                "knobs": {edit["knob"]: [edit["before"], edit["after"]]},
+            }
+        )
+    record = rules.new_record(
+        params["change_id"],
+        params["deployment"],
+        params["intent"],
+        params["summary"],
+        dict(params["leader"]),
+        files,
+        params["instances"],
+        float(params["budget_s"]),
+        now_utc(),
+    )
+    packed = agent.install(store)
+    opened = book.begin(record, params["take_over"] or None)
+    guard.ensure(store, packed, opened["id"], _under_systemd(opened))
+    return _told(opened, changed=True)
+
+
+def _renew(book: Book, params: Params) -> dict[str, Any]:
+    def step(record: rules.Record) -> rules.Record:
+        return rules.with_lease(record, params["step"], float(params["budget_s"]), now_utc())
+
+    return _told(book.update(params["change_id"], "renew", step), changed=False)
+
+
+def request_of(edit: Mapping[str, Any], record: rules.Record) -> EditRequest:
+    """The edit as the plan worked it out; the script must still be what the plan saw."""
+    asked = edit["request"]
+    return EditRequest(
+        path=asked["path"],
+        knobs={name: None if value is None else str(value) for name, value in asked["knobs"].items()},
+        state=asked["state"],
+        from_version=asked.get("from_version"),
+        from_backup=asked.get("from_backup"),
+        expect_only=bool(asked.get("expect_only", True)),
+        expect_sha256=edit["sha256_before"],
+        label=f"{record['verb']} {edit['knob']}",
+        actor=rules.who.told(record["leader"]),
+        change_id=record["id"],
+    )
+
+
+def _apply(book: Book, params: Params) -> dict[str, Any]:
+    record = book.note_step(params["change_id"], "apply", "", f"{len(params['edits'])} scripts", float(params["budget_s"]))
+    applied = []
+    diffs = []
+    for edit in params["edits"]:
+        with open(edit["path"], "rb") as source:
+            now = hashlib.sha256(source.read()).hexdigest()
+        if now == edit["sha256_after"]:
+            continue  # re-entered after a cut connection: this one is done
+        plan = plan_edit(request_of(edit, record), book.store)
+        if plan.sha256_after != edit["sha256_after"]:
+            raise PdopsError(f"{edit['path']}: the edit would not give what the plan showed; nothing of it was written, run again.")
+        apply_edit(plan, book.store)
+        applied.append({"instance": edit["instance"], "path": edit["path"], "before": plan.sha256_before, "after": plan.sha256_after})
+        diffs.append(masked_diff(plan))
+    return {**_told(book.load(record["id"]), changed=bool(applied)), "applied": applied, "diff": diffs}
+
+
+def _confirm(book: Book, params: Params) -> dict[str, Any]:
+    return _told(book.confirm(params["change_id"], params["said"]), changed=False)
+
+
+def _rollback(book: Book, params: Params) -> dict[str, Any]:
+    """Hand the rollback to the guard: one way back, whether a controller still lives or not."""
+    record = book.load(params["change_id"])
+    if record["state"] in ("open", "rollback-failed"):
+        record = book.set_state(record["id"], "rolling-back", params["said"] or "asked for", ("open", "rollback-failed"))
+    elif record["state"] in ("confirmed", "superseded"):
+        rules.require_open(record, "rollback")
+    if record["state"] == "rolling-back":
+        guard.ensure(book.store, agent.install(book.store), record["id"], _under_systemd(record))
+    return _told(book.load(record["id"]), changed=True)
+
+
+def _report(book: Book, params: Params) -> dict[str, Any]:
+    for change_id in params["ids"]:
+        book.mark_reported(change_id)
+    return {"changed": False, "reported": params["ids"]}

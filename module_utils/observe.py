@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Looks at one machine, read-only: scripts, their versions and backups, running processes, the open change;
+and works out which edits a verb would make here."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from . import knobs
+from .asked import Asked
+from .change import record as rules
+from .change.book import Book
+from .deployment import Instance
+from .errors import PdopsError
+from .gates.effective import observe_knobs
+from .knob_edit import EditRequest, masked_diff, plan_edit
+from .scripts.diffing import changed_lines
+from .scripts.reading import Reading, read_script
+from .services import manager_for
+from .services.base import ServiceManager, UnitStatus
+from .store.backups import find_backups
+from .store.store import Store
+
+
+@dataclass(frozen=True)
+class Source:
+    """A former content of a script: a stored version or a backup that lies beside it."""
+
+    kind: str
+    name: str
+    label: str
+    time: str
+    content: bytes
+
+    @property
+    def told(self) -> str:
+        if self.kind == "version":
+            return f"version {self.name[:12]} ({self.label}, {self.time})"
+        return f"backup {os.path.basename(self.name)}"
+
+    def as_dict(self) -> dict[str, str]:
+        return {"kind": self.kind, "name": self.name, "label": self.label, "time": self.time, "told": self.told}
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as source:
+            return source.read()
+    except FileNotFoundError:
+        raise PdopsError(f"the serve script {path} does not exist; correct pd_serve_script in the inventory.") from None
+    except OSError as error:
+        raise PdopsError(f"the serve script {path} cannot be read ({error.strerror}); run with become or as its owner.") from None
+
+
+def sources_of(path: str, store: Store) -> list[Source]:
+    """Former contents, the ones most worth restoring first: stored versions newest first, then backups newest first."""
+    found = []
+    for version in store.versions(path):
+        found.append(Source("version", version.sha256, version.label, version.time, store.content(version.sha256)))
+    for backup in find_backups(path):
+        try:
+            content = _read(backup.path)
+        except PdopsError:
+            continue
+        found.append(Source("backup", backup.path, backup.label, backup.time, content))
+    return found
+
+
+def _matches(source: Source, wanted: str) -> bool:
+    if source.kind == "version":
+        return source.label == wanted or (len(wanted) >= 6 and source.name.startswith(wanted))
+    return wanted in (source.label, source.name, os.path.basename(source.name))
+
+
+def _chosen(path: str, sources: list[Source], wanted: str | None) -> list[Source]:
+    if wanted is None:
+        return sources
+    if wanted == "previous":
+        return [source for source in sources if source.kind == "version"][1:2]
+    found = [source for source in sources if _matches(source, wanted)]
+    if len({source.content for source in found}) > 1:
+        raise PdopsError(
+            f"from={wanted} means several contents of {path}: {', '.join(source.told for source in found)}; give the sha256 or the file name."
+        )
+    return found[:1]
+
+
+def _values(reading: Reading) -> dict[str, str]:
+    """Knobs whose value can be known without running the script, secrets left out."""
+    return {
+        name: export.value
+        for name, export in reading.active().items()
+        if export.value is not None and not knobs.is_secret(name)
+    }
+
+
+class _Look:
+    """One instance under observation."""
+
+    def __init__(self, instance: Instance, store: Store, asked: Asked) -> None:
+        self.instance = instance
+        self.store = store
+        self.asked = asked
+        self.content = _read(instance.serve_script)
+        self.reading = read_script(self.content)
+        self.now = _values(self.reading)
+        self.sources = sources_of(instance.serve_script, store)
+        self.manager: ServiceManager = manager_for(instance.manager, instance.supervisor_config)
+        self.status: UnitStatus = self.manager.status(instance.unit)
+
+    def running(self, names: set[str]) -> dict[str, dict[str, Any]]:
+        """What the running process has: ``{name: {state: set|absent|unknown, value, evidence}}``."""
+        if self.status.pid is None or not names:
+            return {name: {"state": "unknown", "value": None, "evidence": "no process"} for name in names}
+        return observe_knobs(self.manager, self.instance.unit, self.status, self.instance.url, sorted(names))
+
+    def edit(self, knob: str, source: Source | None, value: str | None, state: str) -> dict[str, Any]:
+        """Work one edit out with the very code that would make it; a refusal is part of the answer."""
+        request = EditRequest(
+            path=self.instance.serve_script,
+            knobs={knob: value},
+            state=state,
+            from_version=source.name if source and source.kind == "version" and state == "restored" else None,
+            from_backup=source.name if source and source.kind == "backup" and state == "restored" else None,
+            expect_only=self.asked.expect_only,
+        )
+        answer: dict[str, Any] = {
+            "instance": self.instance.name,
+            "path": self.instance.serve_script,
+            "knob": knob,
+            "before": self.now.get(knob),
+            "after": value,
+            "source": source.as_dict() if source else None,
+            "request": {
+                "path": request.path,
+                "knobs": {knob: value},
+                "state": state,
+                "from_version": request.from_version,
+                "from_backup": request.from_backup,
+                "expect_only": request.expect_only,
+            },
+            "refused": None,
+        }
+        try:
+            plan = plan_edit(request, self.store)
+        except PdopsError as error:
+            return {**answer, "refused": str(error), **error.details}
+        masked = masked_diff(plan)
+        lines = changed_lines(knobs.mask_text(plan.before.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape"),
+                              knobs.mask_text(plan.after.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape"))
+        return {
+            **answer,
+            "sha256_before": plan.sha256_before,
+            "sha256_after": plan.sha256_after,
+            "changed": plan.sha256_before != plan.sha256_after,
+            "changed_lines": [{"sign": line.kind, "line": line.line, "text": line.text} for line in lines],
+            "diff": masked,
+            "warnings": list(plan.warnings),
+            "other_lines": list(plan.other_lines),
+        }
+
+    def restorable(self) -> list[dict[str, Any]]:
+        """Edits that bring a knob back that the script lacks; one per knob, from its best source."""
+        edits = []
+        if self.asked.knob is not None:
+            if self.asked.source is None and self.asked.value is None and self.asked.knob in self.now:
+                return []  # it is there; whether it is in effect is another question
+            wanted = {self.asked.knob}
+        else:
+            wanted = set()
+            for source in _chosen(self.instance.serve_script, self.sources, self.asked.source):
+                wanted |= set(_values(read_script(source.content))) - set(self.now)
+        for knob in sorted(wanted):
+            for source in _chosen(self.instance.serve_script, self.sources, self.asked.source):
+                value = _values(read_script(source.content)).get(knob)
+                if value is None or value == self.now.get(knob):
+                    continue
+                if self.asked.value is not None and value != self.asked.value:
+                    continue
+                edits.append(self.edit(knob, source, value, "restored"))
+                break
+        return edits
+
+    def settable(self) -> list[dict[str, Any]]:
+        knob = str(self.asked.knob)
+        edit = self.edit(knob, None, None if self.asked.unset else self.asked.value, "absent" if self.asked.unset else "present")
+        return [edit] if edit["refused"] or edit["changed"] else []
+
+    def revertible(self) -> list[dict[str, Any]]:
+        """The edit that puts the knob back to what it was before its newest change."""
+        knob = str(self.asked.knob)
+        for source in _chosen(self.instance.serve_script, self.sources, self.asked.source):
+            before = _values(read_script(source.content)).get(knob)
+            if before == self.now.get(knob) or (self.asked.value is not None and before != self.asked.value):
+                continue
+            state = "absent" if before is None else "present"
+            edit = self.edit(knob, source, before, state)
+            return [edit] if edit["refused"] or edit["changed"] else []
+        return []
+
+    def known(self, knob: str) -> bool:
+        """Whether the script, a version or a backup names the knob."""
+        return knob in self.reading.active() or any(knob in read_script(source.content).active() for source in self.sources)
+
+    def report(self) -> dict[str, Any]:
+        edits: list[dict[str, Any]] = []
+        if self.asked.wants(self.instance):
+            makers = {"restore": self.restorable, "set": self.settable, "revert": self.revertible}
+            maker = makers.get(self.asked.verb)
+            edits = maker() if maker else []
+        names = set(self.now) | {edit["knob"] for edit in edits}
+        if self.asked.knob:
+            names.add(self.asked.knob)
+        running = self.running(names)
+        for edit in edits:
+            seen = running.get(edit["knob"], {})
+            edit["in_effect"] = self._same(seen, edit["after"])
+        answer: dict[str, Any] = {
+            "role": self.instance.role,
+            "unit": {"state": self.status.state, "pid": self.status.pid, "started_ticks": self.status.started_ticks, "age_s": self.status.age_s},
+            "script": {
+                "path": self.instance.serve_script,
+                "sha256": hashlib.sha256(self.content).hexdigest(),
+                "findings": [{"line": item.line, "code": item.code, "said": knobs.mask_text(item.sentence)} for item in self.reading.findings],
+            },
+            "sources": [source.as_dict() for source in self.sources],
+            "intended": {name: value for name, value in self.now.items()},
+            "running": running,
+            "stale": self._stale(running),
+            "edits": edits,
+        }
+        if self.asked.knob:
+            seen = running[self.asked.knob]
+            answer["knob"] = {
+                "known": self.known(self.asked.knob),
+                "script": self.now.get(self.asked.knob),
+                "running": f"={seen['value']} ({seen['evidence']})" if seen["state"] == "set" else f"{seen['state']} ({seen['evidence']})",
+            }
+        return answer
+
+    def _stale(self, running: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Knobs for which the process is known to differ from the script. Unknown is never called stale."""
+        rows = []
+        for name, value in sorted(self.now.items()):
+            seen = running[name]
+            if seen["state"] != "unknown" and not self._same(seen, value):
+                rows.append({"knob": name, "script": value, "running": seen["value"], "evidence": seen["evidence"]})
+        knob = self.asked.knob
+        if knob and knob not in self.now and knob not in self.reading.active() and running[knob]["state"] == "set":
+            rows.append({"knob": knob, "script": None, "running": running[knob]["value"], "evidence": running[knob]["evidence"]})
+        return rows
+
+    @staticmethod
+    def _same(seen: Mapping[str, Any], value: str | None) -> bool:
+        if value is None:
+            return seen.get("state") == "absent"
+        return seen.get("state") == "set" and seen.get("value") == value
+
+
+def observe(instances: list[Instance], asked: Asked, state_dir: str) -> dict[str, Any]:
+    """Everything a plan needs from one machine, as data without secrets.
+
+    ``instances`` are those of one deployment on this machine. An instance that cannot be looked at gets
+    an ``error`` sentence instead of a report, so that the plan can name it.
+    """
+    store = Store(state_dir)
+    book = Book(store)
+    reports: dict[str, Any] = {}
+    for instance in instances:
+        try:
+            reports[instance.name] = _Look(instance, store, asked).report()
+        except PdopsError as error:
+            reports[instance.name] = {"role": instance.role, "error": str(error), "edits": [], "stale": []}
+    specs = [instance.as_dict() for instance in instances]
+    open_change = book.open_for(specs)
+    return {
+        "instances": reports,
+        "open_change": rules.summary_of(open_change) if open_change else None,
+        "unreported": [rules.summary_of(item) for item in book.newest_unreported(specs)],
+    }

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""A plan as lines for a person."""
+
+from __future__ import annotations
+
+from .deployment import Instance
+from .planning import Plan
+
+#: A longer difference is shown by --diff; the plan only counts it.
+_SHOWN_LINES = 20
+
+
+def plan_lines(plan: Plan, instances: list[Instance]) -> list[str]:
+    """Few lines: what was found, what changes (with the differing lines), what restarts and why."""
+    by_name = {item.name: item for item in instances}
+    lines = [f"found: {sentence}" for sentence in plan.found]
+    if not plan.changed:
+        lines.append(plan.nothing or "nothing to do")
+        lines += [f"note: {sentence}" for sentence in plan.warnings]
+        return lines
+    for edit in plan.edits:
+        source = f", from {edit['source']['told']}" if edit.get("source") else ""
+        lines.append(f"edit {edit['instance']}: {edit['path']}{source}")
+        changed = edit["changed_lines"]
+        lines += [f"  {line['sign']}{line['line']}: {line['text']}" for line in changed[:_SHOWN_LINES]]
+        if len(changed) > _SHOWN_LINES:
+            lines.append(f"  ... and {len(changed) - _SHOWN_LINES} more lines; see --diff")
+        count = f"{len(changed)} line{'s' if len(changed) != 1 else ''}"
+        lines.append(f"  differs in {count}; a copy of the old script is stored before it is replaced")
+    if plan.restart:
+        stop = " -> ".join(reversed(plan.restart))
+        lines.append(f"stop {stop}, then start {' -> '.join(plan.restart)}")
+        lines += [f"  {name}: {plan.why.get(name, '')}" for name in plan.restart]
+        worst = sum(by_name[name].load_timeout_s for name in plan.restart)
+        lines.append(f"  requests fail from the router's stop until its gates pass; at most {worst:.0f} s of loading are waited for")
+    else:
+        lines.append("restart nothing")
+    lines += [f"note: {sentence}" for sentence in plan.warnings]
+    return lines

@@ -1,0 +1,350 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Decides what a verb does to a deployment, from what was seen on its machines. Pure; reads and writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from .asked import Asked
+from .deployment import Instance, start_order
+from .errors import PdopsError
+
+Info = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be done. ``edits`` are the chosen edits of :mod:`.observe`; ``restart`` is in start order.
+
+    ``expect`` is what gate ``effective`` asks of each instance: knob to value, None for "must not be set".
+    ``found`` are sentences about what earlier runs left; ``nothing`` says why nothing is to be done.
+    """
+
+    deployment: str
+    verb: str
+    summary: str
+    edits: tuple[dict[str, Any], ...] = ()
+    restart: tuple[str, ...] = ()
+    scope: str = "none"
+    why: dict[str, str] = field(default_factory=dict)
+    expect: dict[str, dict[str, str | None]] = field(default_factory=dict)
+    found: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    take_over: str | None = None
+    nothing: str | None = None
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.edits or self.restart)
+
+    def as_dict(self) -> dict[str, Any]:
+        data = asdict(self)
+        for key in ("edits", "restart", "found", "warnings"):
+            data[key] = list(data[key])
+        return {**data, "changed": self.changed}
+
+
+class Sight:
+    """What the machines said, joined per instance."""
+
+    def __init__(self, instances: list[Instance], infos: list[Info]) -> None:
+        self.instances = start_order(instances)
+        self.infos = infos
+        self.by_name: dict[str, Mapping[str, Any]] = {}
+        for info in infos:
+            self.by_name.update(info["instances"])
+        missing = [item.name for item in self.instances if item.name not in self.by_name]
+        if missing:
+            raise PdopsError(f"nothing is known of {', '.join(missing)}: its machine did not answer; nothing was changed.")
+
+    def called(self, name: str) -> str:
+        """The role where it is the only one of its kind, else the instance's name."""
+        role = next(item.role for item in self.instances if item.name == name)
+        alone = sum(item.role == role for item in self.instances) == 1
+        return role if alone else name
+
+    def open_changes(self) -> list[Mapping[str, Any]]:
+        return [info["open_change"] for info in self.infos if info.get("open_change")]
+
+
+def _shown(value: str | None) -> str:
+    return "unset" if value is None else f"={value}"
+
+
+def decide(deployment: str, instances: list[Instance], infos: list[Info], asked: Asked, take_over: str | None = None) -> Plan:
+    """Turn what was asked and seen into a :class:`Plan`, or refuse with one sentence."""
+    sight = Sight(instances, infos)
+    found, superseded = _left_behind(sight, take_over, reading_only=asked.verb == "verify")
+    makers = {"restore": _restore, "set": _edit_named, "revert": _edit_named, "restart": _restart, "verify": _verify}
+    plan = makers[asked.verb](deployment, sight, asked)
+    if superseded and not plan.restart and asked.verb != "verify":
+        # An interrupted run may have stopped or half-started anything: only a restart with gates ends clean.
+        plan = _with_restart(plan, sight, "co", "an interrupted change is brought to an end")
+    return Plan(**{**plan.__dict__, "found": (*found, *plan.found), "take_over": superseded})
+
+
+def _left_behind(sight: Sight, take_over: str | None, reading_only: bool) -> tuple[list[str], str | None]:
+    found = []
+    superseded = None
+    for info in sight.infos:
+        for change in info.get("unreported", []):
+            found.append(
+                f"change {change['id']} of {change['who']} ({change['summary']}) was {change['state']} by its guard "
+                f"at {change['ended']}: {change['reason']}"
+            )
+    for change in sight.open_changes():
+        told = (
+            f"change {change['id']} of {change['who']} ({change['summary']}), open since {change['opened']}, "
+            f"stopped after '{change['last_step']}'"
+        )
+        if change["state"] == "open" and (take_over == change["id"] or change["controller_gone"]):
+            gone = "its controller is gone" if change["controller_gone"] else "you take it over"
+            found.append(f"{told}; {gone}, so this run goes on from there")
+            superseded = change["id"]
+        elif reading_only:
+            found.append(f"{told}; it is {change['state']}, its lease runs {change['lease_left_s']:.0f} s more")
+        elif change["state"] == "rolling-back":
+            raise PdopsError(f"{told} and is being rolled back now by its guard; wait until that ends, then run again.")
+        else:
+            raise PdopsError(
+                f"{told} and still holds the deployment for {max(0.0, change['lease_left_s']):.0f} s; "
+                f"wait for it to end, or take it over with -e take_over={change['id']}."
+            )
+    if take_over and superseded is None and not reading_only:
+        raise PdopsError(f"take_over={take_over}: no such change is open here; leave take_over out.")
+    return found, superseded
+
+
+def _with_restart(plan: Plan, sight: Sight, scope: str, why: str) -> Plan:
+    names = _in_scope(sight, scope)
+    reasons = {name: plan.why.get(name, why) for name in names}
+    return Plan(**{**plan.__dict__, "restart": tuple(names), "scope": scope, "why": reasons, "nothing": None})
+
+
+def _in_scope(sight: Sight, scope: str) -> list[str]:
+    roles = {"co": ("prefill", "decode", "router"), "decode": ("decode",), "router": ("router",), "none": ()}[scope]
+    return [item.name for item in sight.instances if item.role in roles]
+
+
+def _candidates(sight: Sight, asked: Asked) -> list[dict[str, Any]]:
+    """The edits that the machines offer, of the instances that were asked for."""
+    edits = []
+    for item in sight.instances:
+        if asked.wants(item):
+            edits += [dict(edit) for edit in sight.by_name[item.name].get("edits", [])]
+    return edits
+
+
+def _stale(sight: Sight, asked: Asked) -> list[dict[str, Any]]:
+    """Knobs that a running process does not have as its script says, of the instances asked for."""
+    rows = []
+    for item in sight.instances:
+        if asked.wants(item):
+            rows += [
+                {"instance": item.name, **row}
+                for row in sight.by_name[item.name].get("stale", [])
+                if asked.knob is None or row["knob"] == asked.knob
+            ]
+    return rows
+
+
+def _unreadable(sight: Sight, asked: Asked) -> None:
+    for item in sight.instances:
+        error = sight.by_name[item.name].get("error")
+        if error and asked.wants(item):
+            raise PdopsError(f"{item.name}: {error}")
+
+
+def _restore(deployment: str, sight: Sight, asked: Asked) -> Plan:
+    _unreadable(sight, asked)
+    edits = _candidates(sight, asked)
+    if len({(edit["instance"], edit["knob"]) for edit in edits}) > 1:
+        raise PdopsError(_several(sight, edits))
+    if edits:
+        return _edit_plan(deployment, sight, asked, edits)
+    stale = _stale(sight, asked)
+    if len({(row["instance"], row["knob"]) for row in stale}) > 1:
+        listed = "; ".join(_stale_told(sight, row) for row in stale)
+        raise PdopsError(
+            f"nothing is missing in a script, but {len(stale)} knobs are not in effect: {listed}. "
+            "Name one with -e knob=NAME, or restart to bring all of them into effect: ansible-playbook restart.yml"
+        )
+    if stale:
+        return _stale_plan(deployment, sight, asked, stale[0])
+    return Plan(deployment, "restore", _nothing_to_restore(sight, asked), nothing=_nothing_to_restore(sight, asked))
+
+
+def _several(sight: Sight, edits: list[dict[str, Any]]) -> str:
+    listed = "; ".join(
+        f"{edit['knob']}={edit['after']} on {sight.called(edit['instance'])} ({edit['instance']}, from {edit['source']['told']})"
+        for edit in edits
+    )
+    return (
+        f"{len(edits)} knobs could be restored, so name one: {listed}. "
+        f"Type for instance: ansible-playbook restore_knob.yml -e knob={edits[0]['knob']} -e instance={edits[0]['instance']}"
+    )
+
+
+def _nothing_to_restore(sight: Sight, asked: Asked) -> str:
+    where = ", ".join(sight.called(item.name) for item in sight.instances if asked.wants(item))
+    if asked.knob is None:
+        return f"nothing to restore: no older version or backup has a knob that its script lacks ({where})"
+    seen = []
+    for item in sight.instances:
+        state = sight.by_name[item.name].get("knob") if asked.wants(item) else None
+        if state:
+            seen.append(f"{sight.called(item.name)}: script {_shown(state['script'])}, running {state['running']}")
+    return f"nothing to restore: {asked.knob} ({'; '.join(seen) or where})"
+
+
+def _stale_told(sight: Sight, row: Mapping[str, Any]) -> str:
+    return (
+        f"{row['knob']} on {sight.called(row['instance'])}: the script says {_shown(row['script'])}, "
+        f"the running process has it {_shown(row['running'])} ({row['evidence']})"
+    )
+
+
+def _stale_plan(deployment: str, sight: Sight, asked: Asked, row: Mapping[str, Any]) -> Plan:
+    scope = _scope_of_edit(sight, asked, [row["instance"]])
+    plan = Plan(
+        deployment,
+        asked.verb,
+        f"{_past(asked.verb)} {row['knob']}{_shown(row['script']) if row['script'] is not None else ' (unset)'} on {sight.called(row['instance'])}",
+        why={row["instance"]: f"its process started before the edit: {_stale_told(sight, row)}"},
+        expect={row["instance"]: {row["knob"]: row["script"]}},
+    )
+    return _with_restart(plan, sight, scope, "restarted with it, so that the pair meets afresh")
+
+
+def _past(verb: str) -> str:
+    return {"restore": "restored", "set": "set", "revert": "reverted", "restart": "restarted", "verify": "verified"}[verb]
+
+
+def _scope_of_edit(sight: Sight, asked: Asked, names: list[str]) -> str:
+    """Router-only edits restart the router; anything else both engines and the router, unless told otherwise.
+
+    Reports differ on whether a pair survives the restart of one role (reference/sglang-pd.md E.4:
+    sglang#33789, smg#2382, vllm#49238), so the default is the co-restart.
+    """
+    if asked.scope:
+        roles = {item.role for item in sight.instances if item.name in names}
+        if asked.scope == "decode" and roles != {"decode"}:
+            raise PdopsError(f"scope=decode does not restart {', '.join(sorted(roles - {'decode'}))}, whose script changes; take scope=co.")
+        return asked.scope
+    roles = {item.role for item in sight.instances if item.name in names}
+    return "router" if roles == {"router"} else "co"
+
+
+def _edit_named(deployment: str, sight: Sight, asked: Asked) -> Plan:
+    """set and revert: the machines offer at most one edit per instance for the named knob."""
+    _unreadable(sight, asked)
+    edits = _candidates(sight, asked)
+    if asked.verb == "set" and not asked.instances and asked.role is None:
+        known = [
+            item.name
+            for item in sight.instances
+            if (sight.by_name[item.name].get("knob") or {}).get("known") or any(e["instance"] == item.name for e in edits if e["before"] is not None)
+        ]
+        if len(known) != 1:
+            seen = f"{len(known)} instances have or had it" if known else "no script here has or had it"
+            raise PdopsError(
+                f"{asked.knob}: say where with -e role=decode or -e instance=NAME, since {seen} "
+                f"(instances: {', '.join(item.name for item in sight.instances)})."
+            )
+        edits = [edit for edit in edits if edit["instance"] == known[0]]
+    if asked.verb == "revert" and len({edit["instance"] for edit in edits}) > 1:
+        raise PdopsError(_several(sight, edits).replace("restored", "reverted").replace("restore_knob", "revert_knob"))
+    if edits:
+        return _edit_plan(deployment, sight, asked, edits)
+    stale = _stale(sight, asked)
+    if stale:
+        return _stale_plan(deployment, sight, asked, stale[0])
+    sentence = f"nothing to {asked.verb}: {_nothing_to_restore(sight, asked).partition(': ')[2]}"
+    return Plan(deployment, asked.verb, sentence, nothing=sentence)
+
+
+def _edit_plan(deployment: str, sight: Sight, asked: Asked, edits: list[dict[str, Any]]) -> Plan:
+    refused = [edit for edit in edits if edit.get("refused")]
+    if refused:
+        raise PdopsError(
+            f"{refused[0]['instance']}: {refused[0]['refused']}",
+            other_lines=refused[0].get("other_lines", []),
+            diff=refused[0].get("diff"),
+        )
+    told = []
+    expect: dict[str, dict[str, str | None]] = {}
+    why: dict[str, str] = {}
+    late = []
+    for edit in edits:
+        name = edit["instance"]
+        value = edit["after"]
+        told.append(f"{edit['knob']}{f'={value}' if value is not None else ' (unset)'} on {sight.called(name)}")
+        expect.setdefault(name, {})[edit["knob"]] = value
+        if not edit.get("in_effect"):
+            why[name] = "its script changes"
+            late.append(name)
+    plan = Plan(
+        deployment,
+        asked.verb,
+        f"{_past(asked.verb)} {', '.join(told)}",
+        edits=tuple(edits),
+        expect=expect,
+        why=why,
+        warnings=tuple(sentence for edit in edits for sentence in edit.get("warnings", [])),
+    )
+    if not late:
+        # Judged on three things: intended, file, running process. The process has it already.
+        return Plan(**{**plan.__dict__, "warnings": (*plan.warnings, "the running process has the value already, so nothing is restarted")})
+    scope = _scope_of_edit(sight, asked, late)
+    plan = _with_restart(plan, sight, scope, "restarted with it, so that the pair meets afresh")
+    others = [row for row in _stale_elsewhere(sight, edits, plan.restart)]
+    return Plan(**{**plan.__dict__, "warnings": (*plan.warnings, *others)})
+
+
+def _stale_elsewhere(sight: Sight, edits: list[dict[str, Any]], restarted: tuple[str, ...]) -> list[str]:
+    chosen = {(edit["instance"], edit["knob"]) for edit in edits}
+    return [
+        f"the restart also brings into effect: {_stale_told(sight, {'instance': name, **row})}"
+        for name in restarted
+        for row in sight.by_name[name].get("stale", [])
+        if (name, row["knob"]) not in chosen
+    ]
+
+
+def _expect_scripts(sight: Sight, names: list[str]) -> dict[str, dict[str, str | None]]:
+    """Everything that a script exports with a value that can be known must be in its process."""
+    return {name: dict(sight.by_name[name].get("intended", {})) for name in names}
+
+
+def _restart(deployment: str, sight: Sight, asked: Asked) -> Plan:
+    for item in sight.instances:
+        error = sight.by_name[item.name].get("error")
+        if error:
+            raise PdopsError(f"{item.name}: {error}")
+    scope = asked.scope or ("decode" if asked.role == "decode" else "router" if asked.role == "router" else "co")
+    names = _in_scope(sight, scope)
+    if asked.instances and not set(asked.instances) <= set(names):
+        raise PdopsError(f"instance={','.join(asked.instances)} is not in scope={scope}, which restarts {', '.join(names)}.")
+    plan = Plan(
+        deployment,
+        "restart",
+        f"restarted {', '.join(sight.called(name) for name in names)}",
+        expect=_expect_scripts(sight, names),
+        warnings=tuple(_stale_elsewhere(sight, [], tuple(names))),
+    )
+    return _with_restart(plan, sight, scope, f"asked for with scope={scope}")
+
+
+def _verify(deployment: str, sight: Sight, asked: Asked) -> Plan:
+    names = [item.name for item in sight.instances]
+    return Plan(
+        deployment,
+        "verify",
+        f"verified {', '.join(sight.called(name) for name in names)}",
+        expect=_expect_scripts(sight, names),
+        warnings=tuple(_stale_elsewhere(sight, [], tuple(names))),
+        nothing="verify changes nothing",
+    )
