@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Says who leads a change, and watches a rollback that a machine's guard carries out."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import time
+from typing import Any
+
+from ansible.errors import AnsibleConnectionFailure
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible_collections.pdops.sglang.plugins.module_utils.change.who import this_process
+
+display = Display()
+
+_POLL_S = 0.7
+
+
+class ActionModule(ActionBase):
+    _supports_check_mode = True
+    _supports_diff = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result = super().run(tmp, task_vars)
+        args = dict(self._task.args)
+        if args.get("verb") == "begin":
+            # The worker's parent is ansible-playbook itself: the process whose death ends the leading.
+            args["leader"] = this_process(_user(), os.getppid())
+        result.update(self._execute_module(module_args=args, task_vars=task_vars))
+        if args.get("verb") == "rollback" and not self._task.check_mode and not result.get("failed"):
+            result.update(self._watch(args, result, task_vars))
+        return result
+
+    def _watch(self, args: dict[str, Any], first: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        """Poll until the guard is done; a dropped connection is waited out. Returns failed when the rollback did not hold."""
+        begin = time.monotonic()
+        timeout = float(args.get("timeout", 1800))
+        status_args = {key: args[key] for key in ("change_id", "instances", "state_dir") if key in args}
+        status_args["verb"] = "status"
+        shown = 0
+        state = first
+        trouble = ""
+        while True:
+            steps = state.get("steps", [])
+            for step in steps[shown:]:
+                what = " ".join(part for part in (step["step"], step["instance"], step["said"]) if part)
+                display.display(f"  [rollback] {time.monotonic() - begin:5.1f} s  {what}", color="yellow")
+            shown = max(shown, len(steps))
+            change = state.get("change", {})
+            if change.get("state") in ("rolled-back", "rollback-failed", "confirmed", "superseded"):
+                failed = change["state"] != "rolled-back"
+                return {"failed": failed, "changed": True, "msg": change["reason"] if failed else "rolled back", "change": change, "steps": steps}
+            if time.monotonic() - begin > timeout:
+                return {
+                    "failed": True,
+                    "msg": f"the rollback of {args['change_id']} was still going on after {timeout:.0f} s{trouble}; its guard goes on, see verify.yml.",
+                }
+            time.sleep(_POLL_S)
+            try:
+                state = self._execute_module(module_name="pdops.sglang.pd_change", module_args=status_args, task_vars=task_vars)
+                trouble = f" ({state.get('msg')})" if state.get("failed") else ""
+            except AnsibleConnectionFailure as error:
+                trouble = f" ({error})"
+                self._connection.reset()
+                state = {"steps": steps, "change": change}
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"

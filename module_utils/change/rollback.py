@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Puts the old state back on one machine: the files, then the instances in order. The only way back there is."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ..deployment import Instance, instance_from_dict, start_order
+from ..errors import PdopsError
+from ..gates.ladder import Expectations, prove
+from ..services.instance import Request, bring
+from ..services.manager import manager_for
+from ..store.atomic import replace_file
+from . import record as rules
+from .book import Book
+
+#: What each role passes before the next one starts. The router's own gates show that requests pass again.
+GATES = {
+    "prefill": ["unit", "port", "health", "rendezvous"],
+    "decode": ["unit", "port", "health"],
+    "router": ["unit", "port", "health", "router", "completion"],
+}
+
+
+def _sha256(path: str) -> str | None:
+    try:
+        with open(path, "rb") as source:
+            return hashlib.sha256(source.read()).hexdigest()
+    except FileNotFoundError:
+        return None
+
+
+def restore_files(book: Book, record: Mapping[str, Any]) -> list[str]:
+    """Put every file of the change back; return one sentence per file that was restored.
+
+    A file that is neither the old nor the new content was edited by somebody else in the meantime: it is
+    left alone and :class:`PdopsError` says so, after the other files are back.
+    """
+    said = []
+    drifted = []
+    for item in record["files"]:
+        path = str(item["path"])
+        now = _sha256(path)
+        if now == item["sha256_before"]:
+            continue
+        if now != item["sha256_after"]:
+            drifted.append(f"{path} is neither the old nor the new content (sha256 {str(now)[:12]})")
+            continue
+        content = book.store.content(item["sha256_before"])
+        with book.store.lock(f"rollback {record['id']}"):
+            replace_file(path, content, expect_sha256=now)
+            book.store.add_version(path, content, f"rollback of {record['id']}", record["leader"].get("user") or "guard", record["id"])
+        said.append(f"{os.path.basename(path)} is back at {item['sha256_before'][:12]}")
+    if drifted:
+        raise PdopsError(
+            f"{'; '.join(drifted)}: somebody edited it during the change, so it was left alone; "
+            "compare it with the stored versions and put it right by hand."
+        )
+    return said
+
+
+def to_restart(record: Mapping[str, Any]) -> list[Instance]:
+    """Which instances a rollback restarts, in start order.
+
+    None when the change had not stopped or started any; only the router when nothing else was touched;
+    otherwise all, because a pair in an unclear state meets afresh (reference/sglang-pd.md E.4).
+    """
+    instances = start_order(instance_from_dict(item) for item in record["instances"])
+    touched = {item.name: item for item in instances if item.name in record["touched"]}
+    if not touched:
+        return []
+    if all(item.role == "router" for item in touched.values()):
+        return list(touched.values())
+    return instances
+
+
+def roll_back(book: Book, change_id: str) -> rules.Record:
+    """Carry the rollback of ``change_id`` through, writing each step before its effect.
+
+    Ends in ``rolled-back`` or ``rollback-failed``. Re-entrant: a killed guard starts it again from the top.
+    """
+    record = book.load(change_id)
+    reason = record["reason"]
+    try:
+        book.note_rollback(change_id, "files", "", "the old scripts are put back")
+        for sentence in restore_files(book, record):
+            book.note_rollback(change_id, "restored", "", sentence)
+        instances = to_restart(record)
+        for instance in reversed(instances):
+            book.note_rollback(change_id, "stop", instance.name, f"at most {instance.drain_s:.0f} s")
+            bring(_manager(instance), Request(instance.unit, "stopped", drain_s=instance.drain_s, url=instance.url))
+        for instance in instances:
+            book.note_rollback(change_id, "start", instance.name, f"at most {instance.load_timeout_s:.0f} s")
+            begin = time.monotonic()
+            bring(_manager(instance), Request(instance.unit, "started", drain_s=instance.drain_s, url=instance.url))
+            prove(instance, GATES[instance.role], Expectations(), instance.load_timeout_s)
+            book.note_rollback(change_id, "serving", instance.name, f"after {time.monotonic() - begin:.1f} s")
+    except PdopsError as error:
+        tail = "".join(f"\n  log: {line}" for line in error.details.get("log_tail", []))
+        versions = ", ".join(f"{item['path']}: old {item['sha256_before'][:12]}, new {item['sha256_after'][:12]}" for item in record["files"])
+        return book.set_state(
+            change_id,
+            "rollback-failed",
+            f"{reason}. THE ROLLBACK FAILED TOO: {error}{tail} Both versions are kept ({versions or 'no script was changed'}). "
+            "Put the cause right, then run ansible-playbook restart.yml",
+            ("rolling-back",),
+        )
+    return book.set_state(change_id, "rolled-back", reason, ("rolling-back",))
+
+
+def _manager(instance: Instance) -> Any:
+    return manager_for(instance.manager, instance.supervisor_config)
