@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.pdops.sglang.plugins.module_utils.asked import read_asked
+from ansible_collections.pdops.sglang.plugins.module_utils.deployment import Instance
+from ansible_collections.pdops.sglang.plugins.module_utils.errors import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.plan_text import plan_lines
+from ansible_collections.pdops.sglang.plugins.module_utils.planning import Plan, decide
+
+KNOB = "SGLANG_SM120_MMA_TARGET_CTAS"
+
+
+def instances() -> list[Instance]:
+    return [
+        Instance(role, role, f"sglang-{role}", f"/root/{role}.sh", f"http://127.0.0.1:{30000 + n}", "gpu1")
+        for n, role in enumerate(("prefill", "decode", "router"))
+    ]
+
+
+def report(role: str, **more: Any) -> dict[str, Any]:
+    return {"role": role, "edits": [], "stale": [], "intended": {}, "running": {}, **more}
+
+
+def info(open_change: Any = None, unreported: Any = (), **per_role: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "instances": {role: report(role, **per_role.get(role, {})) for role in ("prefill", "decode", "router")},
+            "open_change": open_change,
+            "unreported": list(unreported),
+        }
+    ]
+
+
+def edit(instance: str = "decode", knob: str = KNOB, after: str | None = "512", **more: Any) -> dict[str, Any]:
+    return {
+        "instance": instance,
+        "path": f"/root/{instance}.sh",
+        "knob": knob,
+        "before": None,
+        "after": after,
+        "source": {"kind": "backup", "told": "backup serve.sh.pretgt_revert_2025.bak"},
+        "changed_lines": [{"sign": "+", "line": 12, "text": f"export {knob}={after}"}],
+        "sha256_before": "a" * 64,
+        "sha256_after": "b" * 64,
+        "refused": None,
+        "in_effect": False,
+        "warnings": [],
+        **more,
+    }
+
+
+def plan(verb: str, infos: list[dict[str, Any]], take_over: str | None = None, **given: Any) -> Plan:
+    return decide("lab", instances(), infos, read_asked(verb, given, instances()), take_over)
+
+
+def test_the_one_candidate_is_restored_with_a_co_restart() -> None:
+    made = plan("restore", info(decode={"edits": [edit()]}))
+    assert made.summary == f"restored {KNOB}=512 on decode"
+    assert made.restart == ("prefill", "decode", "router")
+    assert made.expect == {"decode": {KNOB: "512"}}
+    assert made.changed
+
+
+def test_several_candidates_are_listed_and_nothing_is_planned() -> None:
+    with pytest.raises(PdopsError) as refused:
+        plan("restore", info(decode={"edits": [edit(), edit(knob="SGLANG_LOG_MS", after="1")]}))
+    assert f"{KNOB}=512 on decode" in str(refused.value)
+    assert "SGLANG_LOG_MS=1 on decode" in str(refused.value)
+    assert f"-e knob={KNOB} -e instance=decode" in str(refused.value)
+
+
+def test_nothing_to_restore_is_no_change_and_says_so() -> None:
+    made = plan("restore", info())
+    assert not made.changed
+    assert "nothing to restore: no older version or backup" in str(made.nothing)
+
+
+def test_a_right_file_with_a_process_from_before_the_edit_means_restart_and_no_write() -> None:
+    stale = {"knob": KNOB, "script": "512", "running": None, "evidence": "main process 12"}
+    made = plan("restore", info(decode={"stale": [stale]}))
+    assert made.edits == ()
+    assert made.restart == ("prefill", "decode", "router")
+    assert "started before the edit" in made.why["decode"]
+    assert made.summary == f"restored {KNOB}=512 on decode"
+
+
+def test_a_missing_line_with_a_process_that_still_has_the_value_means_write_and_no_restart() -> None:
+    made = plan("restore", info(decode={"edits": [edit(in_effect=True)]}))
+    assert made.restart == ()
+    assert len(made.edits) == 1
+    assert any("nothing is restarted" in sentence for sentence in made.warnings)
+
+
+def test_a_refused_edit_refuses_the_plan_with_its_lines() -> None:
+    other = [{"sign": "+", "line": 3, "text": "export B=2"}]
+    with pytest.raises(PdopsError, match="decode: would change more") as refused:
+        plan("restore", info(decode={"edits": [edit(refused="would change more", other_lines=other)]}), knob=KNOB)
+    assert refused.value.details["other_lines"] == other
+
+
+def test_an_instance_that_cannot_be_looked_at_refuses_with_its_sentence() -> None:
+    with pytest.raises(PdopsError, match="decode: the serve script /x does not exist"):
+        plan("restore", info(decode={"error": "the serve script /x does not exist"}))
+    with pytest.raises(PdopsError, match="did not answer"):
+        decide("lab", instances(), [], read_asked("restore", {}, instances()))
+
+
+def test_a_knob_on_the_router_restarts_only_the_router() -> None:
+    assert plan("restore", info(router={"edits": [edit("router", "RUST_LOG", "info")]})).restart == ("router",)
+
+
+def test_set_without_a_place_needs_exactly_one_instance_that_has_or_had_the_knob() -> None:
+    known = {"knob": {"known": True, "script": None, "running": "absent"}}
+    everywhere = {role: {"edits": [edit(role)]} for role in ("prefill", "decode", "router")}
+    with pytest.raises(PdopsError, match="no script here has or had it"):
+        plan("set", info(**everywhere), knob=KNOB, value="512")
+    everywhere["decode"].update(known)
+    made = plan("set", info(**everywhere), knob=KNOB, value="512")
+    assert [item["instance"] for item in made.edits] == ["decode"]
+    everywhere["prefill"].update(known)
+    with pytest.raises(PdopsError, match="2 instances have or had it"):
+        plan("set", info(**everywhere), knob=KNOB, value="512")
+    assert len(plan("set", info(decode={"edits": [edit()]}), knob=KNOB, value="512", role="decode").edits) == 1
+
+
+def test_restart_scopes() -> None:
+    assert plan("restart", info()).restart == ("prefill", "decode", "router")
+    assert plan("restart", info(), scope="decode").restart == ("decode",)
+    assert plan("restart", info(), scope="router").restart == ("router",)
+    assert plan("restart", info(), role="decode").restart == ("decode",)
+    with pytest.raises(PdopsError, match="is not in scope=router"):
+        plan("restart", info(), scope="router", instance="decode")
+
+
+def test_a_restart_expects_what_the_scripts_export() -> None:
+    assert plan("restart", info(decode={"intended": {"A": "1"}})).expect["decode"] == {"A": "1"}
+
+
+OPEN = {
+    "id": "one-1",
+    "who": "alice on ops1",
+    "summary": "restored A=1",
+    "opened": "T0",
+    "ended": None,
+    "state": "open",
+    "reason": "",
+    "last_step": "stop decode",
+    "lease_left_s": 40.0,
+    "controller_gone": None,
+}
+
+
+def test_an_open_change_of_another_operator_refuses_and_says_how_to_go_on() -> None:
+    with pytest.raises(PdopsError) as refused:
+        plan("restore", info(open_change=OPEN))
+    for part in ("alice on ops1", "since T0", "'stop decode'", "40 s", "-e take_over=one-1"):
+        assert part in str(refused.value)
+
+
+def test_an_interrupted_change_is_told_and_ended_with_a_restart_even_if_nothing_else_is_to_do() -> None:
+    made = plan("restore", info(open_change={**OPEN, "controller_gone": True}))
+    assert made.take_over == "one-1"
+    assert made.restart == ("prefill", "decode", "router")
+    assert "stopped after 'stop decode'; its controller is gone" in made.found[0]
+
+
+def test_taking_over_must_name_the_open_change() -> None:
+    assert plan("restore", info(open_change=OPEN), take_over="one-1").take_over == "one-1"
+    with pytest.raises(PdopsError, match="no such change is open"):
+        plan("restore", info(), take_over="two-2")
+
+
+def test_a_change_that_is_being_rolled_back_is_waited_for() -> None:
+    with pytest.raises(PdopsError, match="being rolled back now"):
+        plan("restore", info(open_change={**OPEN, "state": "rolling-back", "controller_gone": True}))
+
+
+def test_verify_reports_an_open_change_and_does_not_stumble_over_it() -> None:
+    made = plan("verify", info(open_change=OPEN))
+    assert not made.changed
+    assert "lease runs 40 s more" in made.found[0]
+
+
+def test_a_rollback_that_happened_without_a_controller_is_told() -> None:
+    gone = {**OPEN, "state": "rolled-back", "ended": "T1", "reason": "nobody confirmed it"}
+    assert "was rolled-back by its guard at T1: nobody confirmed it" in plan("restore", info(unreported=[gone])).found[0]
+
+
+@pytest.mark.parametrize(
+    ("verb", "given", "words"),
+    [
+        ("restore", {"knob": f"{KNOB}=512"}, f"type -e knob={KNOB} -e value=512"),
+        ("restore", {"knob": "1BAD"}, "1BAD"),
+        ("restore", {"knob": "HF_TOKEN"}, "HF_TOKEN"),
+        ("restore", {"value": "5"}, "without a knob"),
+        ("restore", {"instance": "lab-decod"}, "it must be one of prefill, decode, router"),
+        ("restore", {"role": "decoder"}, "must be prefill, decode or router"),
+        ("restore", {"role": "decode", "instance": "prefill"}, "nothing in common"),
+        ("restore", {"scope": "all"}, "must be co"),
+        ("restore", {"scope": "router"}, "would not take effect"),
+        ("restore", {"expect_only": "perhaps"}, "is not yes or no"),
+        ("set", {}, "set_knob needs a knob"),
+        ("set", {"knob": KNOB}, "needs a value"),
+        ("set", {"knob": KNOB, "value": "1", "state": "absent"}, "contradict"),
+        ("set", {"knob": KNOB, "value": True}, "quote"),
+        ("set", {"knob": KNOB, "state": "gone"}, "must be present or absent"),
+        ("revert", {}, "revert_knob needs a knob"),
+        ("restart", {"knob": KNOB}, "takes no knob"),
+    ],
+)
+def test_wrong_input_is_one_sentence_before_anything_is_looked_at(verb: str, given: dict[str, Any], words: str) -> None:
+    with pytest.raises(PdopsError) as refused:
+        read_asked(verb, given, instances())
+    assert words in str(refused.value)
+
+
+def test_a_unit_name_names_an_instance_too() -> None:
+    assert read_asked("restore", {"instance": "sglang-decode"}, instances()).instances == ("decode",)
+
+
+def test_the_printed_plan_shows_the_line_the_order_and_the_reason() -> None:
+    text = "\n".join(plan_lines(plan("restore", info(decode={"edits": [edit()]})), instances()))
+    assert f"+12: export {KNOB}=512" in text
+    assert "differs in 1 line;" in text
+    assert "stop router -> decode -> prefill, then start prefill -> decode -> router" in text
+    assert "decode: its script changes" in text
