@@ -117,7 +117,7 @@ class _Look:
         """What the running process has: ``{name: {state: set|absent|unknown, value, evidence}}``."""
         if self.status.pid is None or not names:
             return {name: {"state": "unknown", "value": None, "evidence": "no process"} for name in names}
-        return observe_knobs(self.manager, self.instance.unit, self.status, self.instance.url, sorted(names))
+        return observe_knobs(self.manager, self.instance.unit, self.status, self.instance.url, sorted(names), self.instance.role)
 
     def edit(self, knob: str, source: Source | None, value: str | None, state: str) -> dict[str, Any]:
         """Work one edit out with the very code that would make it; a refusal is part of the answer."""

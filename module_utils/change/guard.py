@@ -15,8 +15,9 @@ from collections.abc import Iterator
 
 from ..errors import PdopsError
 
-# A manager is imported only when used, but the agent must carry both.
-from ..services import supervisor, systemd  # noqa: F401
+# Gates and managers are imported only when used, but the agent must carry all of them.
+from ..gates import completion, effective, http_gates, router  # noqa: F401
+from ..services import supervisor, supervisor_rpc, systemd  # noqa: F401
 from ..store.store import Store
 from . import agent, rollback, who
 from . import record as rules

@@ -12,9 +12,10 @@ from typing import Any
 
 from ..deployment import Instance, instance_from_dict, start_order
 from ..errors import PdopsError
-from ..gates.ladder import Expectations, prove
+from ..gates.base import PASSED, Target
+from ..gates.ladder import run_ladder
 from ..services.instance import Request, bring
-from ..services.manager import manager_for
+from ..services import manager_for
 from ..store.atomic import replace_file
 from . import record as rules
 from .book import Book
@@ -79,6 +80,28 @@ def to_restart(record: Mapping[str, Any]) -> list[Instance]:
     return instances
 
 
+def prove(instance: Instance, gates: list[str], timeout_s: float) -> None:
+    """Climb the ladder to its end; :class:`PdopsError` names the gate that did not pass."""
+    target = Target(
+        name=instance.name,
+        role=instance.role,
+        unit=instance.unit,
+        url=instance.url,
+        manager=instance.manager,
+        supervisor_config=instance.supervisor_config,
+        bootstrap_port=instance.bootstrap_port,
+        metrics_url=instance.metrics_url,
+        serve_script=instance.serve_script,
+        api_key=read_api_key(instance.api_key_file),
+    )
+    state = run_ladder(target, gates, None, timeout_s, remaining_s=timeout_s)
+    if state.outcome != PASSED and state.last is not None:
+        raise PdopsError(
+            f"{instance.name}: gate {state.last.gate} did not pass within {timeout_s:.0f} s: {state.last.said}",
+            log_tail=list(state.log_tail),
+        )
+
+
 def roll_back(book: Book, change_id: str) -> rules.Record:
     """Carry the rollback of ``change_id`` through, writing each step before its effect.
 
@@ -98,7 +121,7 @@ def roll_back(book: Book, change_id: str) -> rules.Record:
             book.note_rollback(change_id, "start", instance.name, f"at most {instance.load_timeout_s:.0f} s")
             begin = time.monotonic()
             bring(_manager(instance), Request(instance.unit, "started", drain_s=instance.drain_s, url=instance.url))
-            prove(instance, GATES[instance.role], Expectations(), instance.load_timeout_s)
+            prove(instance, GATES[instance.role], instance.load_timeout_s)
             book.note_rollback(change_id, "serving", instance.name, f"after {time.monotonic() - begin:.1f} s")
     except PdopsError as error:
         tail = "".join(f"\n  log: {line}" for line in error.details.get("log_tail", []))
