@@ -1,0 +1,293 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: pd_gate
+short_description: Waits until an instance proves that it works, gate by gate
+version_added: 0.1.0
+description:
+  - Climbs a ladder of gates for one prefill, decode or router instance, each of which proves more than the one before.
+    It waits for what time cures (a model that loads), and fails at once on what time does not cure, with the
+    gate, the evidence and the last lines of the log.
+  - The action plugin of the same name asks the machine in short slices, prints each gate as it is passed and a
+    line while it waits, outlives a connection that is lost, and ends at its own deadline. What it returns is
+    then failed and never unreachable, so that a rescue section sees it.
+  - All requests are made on the machine of the instance, so URLs are those of that machine. Proxy settings are ignored.
+  - Nothing is changed on the machine. Gate V(completion) sends one short request.
+options:
+  name:
+    description: Name of the instance in messages, for example its name in the inventory.
+    type: str
+    required: true
+  role:
+    description: What the instance is.
+    type: str
+    choices: [prefill, decode, router]
+    required: true
+  unit:
+    description: Name of the systemd unit or of the supervisor program.
+    type: str
+    required: true
+  manager:
+    description: Service manager that runs the unit.
+    type: str
+    choices: [systemd, supervisor]
+    default: systemd
+  supervisor_config:
+    description: Path of the supervisord.conf on the machine, see M(pdops.sglang.pd_instance).
+    type: path
+  url:
+    description: Address of the instance, for example C(http://127.0.0.1:30001).
+    type: str
+    required: true
+  bootstrap_port:
+    description: Bootstrap port of a prefill, needed by gate V(rendezvous).
+    type: int
+  metrics_url:
+    description: Address of the router's metrics. With it gate V(router) sees open circuit breakers.
+    type: str
+  serve_script:
+    description: Serve script of the instance. Without O(expectations) gate V(effective) expects what it exports.
+    type: path
+  gates:
+    description:
+      - Gates to pass, in this order.
+      - V(unit) - the unit runs, its main process is stable and new (O(not_process), O(started_after)), and
+        no other process holds its port.
+      - V(port) - the port is open, and it is the unit that holds it.
+      - V(health) - C(/health) answers 200.
+      - V(rendezvous) - all ranks of a prefill are registered with its bootstrap server.
+      - V(effective) - the running process has the knobs of O(expectations).
+      - V(router) - the router is ready, knows its O(workers), calls them healthy, and no circuit breaker is open.
+      - V(completion) - a real request is answered, with content, a proper finish reason and a token count.
+    type: list
+    elements: str
+    choices: [unit, port, health, rendezvous, effective, router, completion]
+    default: [unit, port, health]
+  required:
+    description:
+      - Gates whose result must be V(passed). For the others V(not-observable) is enough to go on.
+      - If not set, all but V(effective).
+    type: list
+    elements: str
+    choices: [unit, port, health, rendezvous, effective, router, completion]
+  expectations:
+    description:
+      - Knobs for gate V(effective), name to value (a string or an integer). A null value says that it must not be set.
+      - Values of secret knobs are masked in all results.
+    type: dict
+  not_process:
+    description:
+      - The process before the restart, with C(pid) and C(started_ticks), as
+        RV(pdops.sglang.pd_instance#module:before) has it.
+        Gate V(unit) fails while it is still the main process.
+    type: dict
+  started_after:
+    description: Gate V(unit) fails for a main process that started before this moment, in seconds since the epoch.
+    type: float
+  workers:
+    description: URLs of the workers that the router must know. If not set, all that it knows must be healthy.
+    type: list
+    elements: str
+    default: []
+  watched:
+    description:
+      - Other instances on the same machine that must stay alive meanwhile, each with C(name), C(unit), C(pid) and
+        C(started_ticks). If one dies, the ladder fails at once with the log of that one.
+    type: list
+    elements: dict
+    default: []
+  model:
+    description: Model for gate V(completion). If not set, the first of C(/v1/models).
+    type: str
+  api_key:
+    description: Key that requests carry. Prefer O(api_key_file).
+    type: str
+  api_key_file:
+    description: File on the machine, mode 0600, that holds the key.
+    type: path
+  request_timeout_s:
+    description: Longest time for one completion.
+    type: float
+    default: 60
+  timeout_s:
+    description: Longest time for the whole ladder. At its end the task fails.
+    type: float
+    default: 900
+  slice_s:
+    description: Time that one call on the machine waits before it reports back.
+    type: float
+    default: 2
+  log_lines:
+    description: How many lines of the log a failure carries.
+    type: int
+    default: 20
+  resume:
+    description: Where the last slice ended. Set by the action plugin.
+    type: dict
+attributes:
+  check_mode:
+    description: Says what a run would wait for, and is skipped.
+    support: full
+  diff_mode:
+    description: Nothing is changed.
+    support: none
+  action:
+    description: Has an action plugin on the controller that waits and prints.
+    support: full
+notes:
+  - Use the full name M(pdops.sglang.pd_gate). The action plugin needs it.
+seealso:
+  - module: pdops.sglang.pd_instance
+author:
+  - the pdops authors (@pdops)
+"""
+
+EXAMPLES = r"""
+- name: Wait until the decode has loaded its model and runs with the new knob
+  pdops.sglang.pd_gate:
+    name: decode
+    role: decode
+    unit: sglang-dsv4-decode.service
+    url: http://127.0.0.1:30001
+    gates: [unit, port, health, effective]
+    required: [unit, port, health, effective]
+    expectations:
+      SGLANG_SM120_MMA_TARGET_CTAS: 512
+    not_process: "{{ restarted.before }}"
+    timeout_s: 900
+
+- name: Send a real request through the router
+  pdops.sglang.pd_gate:
+    name: router
+    role: router
+    unit: sglang-dsv4-router.service
+    url: http://127.0.0.1:8000
+    metrics_url: http://127.0.0.1:29000
+    gates: [router, completion]
+    workers: [http://127.0.0.1:30000, http://127.0.0.1:30001]
+    timeout_s: 180
+"""
+
+RETURN = r"""
+gates:
+  description: What was found at each gate that was reached, in order.
+  returned: always, except in check mode
+  type: list
+  elements: dict
+  contains:
+    gate:
+      description: Name of the gate.
+      type: str
+    result:
+      description: One of passed, failed, not-observable and pending.
+      type: str
+    said:
+      description: The finding in one sentence.
+      type: str
+    evidence:
+      description: The finding as data.
+      type: dict
+    seconds:
+      description: Time spent at this gate.
+      type: float
+  sample:
+    - {gate: health, result: passed, said: /health 200 in 1.0 s, evidence: {status: 200}, seconds: 31.8}
+outcome:
+  description: Whether the ladder is V(passed), V(failed) or still V(pending).
+  returned: always, except in check mode
+  type: str
+gate:
+  description: The gate at which it ended or failed.
+  returned: always, except in check mode
+  type: str
+evidence:
+  description: The evidence of that gate.
+  returned: always, except in check mode
+  type: dict
+main:
+  description: The main process that was judged, C(pid) and C(started_ticks). It fits into O(watched).
+  returned: always, except in check mode
+  type: dict
+seconds:
+  description: Time for the whole ladder.
+  returned: always, except in check mode
+  type: float
+log_tail:
+  description: Last lines of the log, keys masked.
+  returned: on failure
+  type: list
+  elements: str
+resume:
+  description: State for the next slice.
+  returned: from the module itself, not through the action plugin
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.errors import PdopsError
+from ..module_utils.gates.base import GATES
+from ..module_utils.gates.ladder import check_gates, run_ladder, state_from_dict
+from ..module_utils.gates.request import expectations_from, target_from
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "role": {"type": "str", "choices": ["prefill", "decode", "router"], "required": True},
+            "unit": {"type": "str", "required": True},
+            "manager": {"type": "str", "choices": ["systemd", "supervisor"], "default": "systemd"},
+            "supervisor_config": {"type": "path"},
+            "url": {"type": "str", "required": True},
+            "bootstrap_port": {"type": "int"},
+            "metrics_url": {"type": "str"},
+            "serve_script": {"type": "path"},
+            "gates": {"type": "list", "elements": "str", "choices": list(GATES), "default": ["unit", "port", "health"]},
+            "required": {"type": "list", "elements": "str", "choices": list(GATES)},
+            "expectations": {"type": "dict"},
+            "not_process": {"type": "dict"},
+            "started_after": {"type": "float"},
+            "workers": {"type": "list", "elements": "str", "default": []},
+            "watched": {"type": "list", "elements": "dict", "default": []},
+            "model": {"type": "str"},
+            "api_key": {"type": "str", "no_log": True},
+            "api_key_file": {"type": "path", "no_log": False},
+            "request_timeout_s": {"type": "float", "default": 60},
+            "timeout_s": {"type": "float", "default": 900},
+            "slice_s": {"type": "float", "default": 2},
+            "log_lines": {"type": "int", "default": 20},
+            "resume": {"type": "dict"},
+        },
+        mutually_exclusive=[("api_key", "api_key_file")],
+        supports_check_mode=True,
+    )
+    given = module.params
+    try:
+        target = target_from(given)
+        expectations = expectations_from(given["expectations"])
+        check_gates(target, given["gates"], given["required"] or ())
+        state = state_from_dict(given["resume"])
+        if module.check_mode:
+            waits = f"{target.name}: would wait at most {given['timeout_s']:g} s for {', '.join(given['gates'])}"
+            module.exit_json(changed=False, skipped=True, msg=waits)
+        state = run_ladder(
+            target,
+            given["gates"],
+            expectations,
+            given["slice_s"],
+            state,
+            remaining_s=given["timeout_s"],
+            required=given["required"],
+            log_lines=given["log_lines"],
+        )
+    except PdopsError as error:
+        module.fail_json(msg=str(error), **error.details)
+    module.exit_json(changed=False, log_tail=list(state.log_tail), resume=state.as_dict(), **state.summary())
+
+
+if __name__ == "__main__":
+    main()

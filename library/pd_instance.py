@@ -1,0 +1,191 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: pd_instance
+short_description: Starts, stops, restarts or looks at one instance
+version_added: 0.1.0
+description:
+  - Controls the unit of one prefill, decode or router instance through systemd or supervisor.
+  - A stop is proven. The service manager sends SIGTERM, the instance gets O(drain_s) to finish its requests, what is
+    still there afterwards is killed, and the module returns only when no process of the unit is left
+    and its ports are free.
+  - A start waits until the process exists and watches it for a second. It does not wait until the model
+    is loaded, that is the work of M(pdops.sglang.pd_gate).
+  - A process that does not belong to the unit but holds one of its ports is named and never killed.
+options:
+  unit:
+    description: Name of the systemd unit, or of the supervisor program (NAME or GROUP:NAME).
+    type: str
+    required: true
+  manager:
+    description: Service manager that runs the unit.
+    type: str
+    choices: [systemd, supervisor]
+    default: systemd
+  supervisor_config:
+    description:
+      - Path of the supervisord.conf on the machine, from which the socket and the login are taken.
+      - If not set, C(/etc/supervisord.conf) and C(/etc/supervisor/supervisord.conf) are tried.
+      - Used only with O(manager=supervisor).
+    type: path
+  state:
+    description:
+      - V(started) and V(stopped) do nothing when it is so already. V(restarted) always stops and starts.
+      - V(status) only looks, and lists the processes of the unit in RV(processes).
+    type: str
+    choices: [started, stopped, restarted, status]
+    default: status
+  drain_s:
+    description:
+      - Seconds between SIGTERM and SIGKILL. SGLang itself drains without any limit.
+      - A shorter C(TimeoutStopSec) or C(stopwaitsecs) of the unit wins.
+    type: float
+    default: 30
+  url:
+    description: Address of the instance. Its port must be free after a stop and before a start.
+    type: str
+  ports:
+    description: More ports of the instance that must be free, for example the bootstrap port of a prefill.
+    type: list
+    elements: int
+    default: []
+attributes:
+  check_mode:
+    description: Says in RV(ignore:changed) what a run would do, and touches nothing.
+    support: full
+  diff_mode:
+    description: There is no file to compare.
+    support: none
+seealso:
+  - module: pdops.sglang.pd_gate
+author:
+  - the pdops authors (@pdops)
+"""
+
+EXAMPLES = r"""
+- name: Look at the decode
+  pdops.sglang.pd_instance:
+    unit: sglang-dsv4-decode.service
+  register: decode
+
+- name: Restart it, and give running requests at most 20 seconds
+  pdops.sglang.pd_instance:
+    unit: sglang-dsv4-decode.service
+    state: restarted
+    drain_s: 20
+    url: http://127.0.0.1:30001
+
+- name: Stop a prefill that supervisord runs
+  pdops.sglang.pd_instance:
+    unit: prefill
+    manager: supervisor
+    supervisor_config: /etc/supervisord.conf
+    state: stopped
+    url: http://127.0.0.1:30000
+    ports: [8998]
+"""
+
+RETURN = r"""
+before:
+  description: The unit before the task.
+  returned: always, except when there is no such unit
+  type: dict
+  contains:
+    unit:
+      description: Name of the unit.
+      type: str
+    state:
+      description: One of active, activating, deactivating, inactive and failed.
+      type: str
+    pid:
+      description: Main process, or none.
+      type: int
+    started_ticks:
+      description: Start of the main process in clock ticks since boot. Pid and ticks name one process for ever.
+      type: int
+    age_s:
+      description: Seconds since the main process started.
+      type: float
+    result:
+      description: What the service manager says of the last run.
+      type: str
+    exit_code:
+      description: Exit code of the last main process that ended, minus the number of the signal if one ended it.
+      type: int
+    detail:
+      description: State in the words of the service manager.
+      type: str
+  sample: {unit: decode, state: active, pid: 4711, started_ticks: 123456, age_s: 12.5, detail: RUNNING}
+after:
+  description: The unit after the task, with the same fields as RV(before). In check mode it is the state before.
+  returned: always, except when there is no such unit
+  type: dict
+  sample: {unit: decode, state: active, pid: 4801, started_ticks: 124999, age_s: 1.0, detail: RUNNING}
+processes:
+  description: All processes of the unit, keys on command lines masked.
+  returned: O(state=status)
+  type: list
+  elements: dict
+  sample: [{pid: 4711, ppid: 1, started_ticks: 123456, age_s: 12.5, command: python -m sglang.launch_server}]
+killed:
+  description: The main process did not end within O(drain_s) and was killed.
+  returned: always, except when there is no such unit
+  type: bool
+leftovers:
+  description: Other processes of the unit that outlived the main process and were killed.
+  returned: always, except when there is no such unit
+  type: list
+  elements: int
+seconds:
+  description: How long it took.
+  returned: always, except when there is no such unit
+  type: float
+exit_code:
+  description: Exit code of a process that died at once after its start.
+  returned: on failure of a start
+  type: int
+log_tail:
+  description: Last lines of the log, keys masked. Empty unless the task failed.
+  returned: always, except when there is no such unit
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.errors import PdopsError
+from ..module_utils.services import manager_for
+from ..module_utils.services.instance import Request, bring
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "unit": {"type": "str", "required": True},
+            "manager": {"type": "str", "choices": ["systemd", "supervisor"], "default": "systemd"},
+            "supervisor_config": {"type": "path"},
+            "state": {"type": "str", "choices": ["started", "stopped", "restarted", "status"], "default": "status"},
+            "drain_s": {"type": "float", "default": 30},
+            "url": {"type": "str"},
+            "ports": {"type": "list", "elements": "int", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    given = module.params
+    try:
+        request = Request(given["unit"], given["state"], given["drain_s"], given["url"], tuple(given["ports"]))
+        request.check()
+        manager = manager_for(given["manager"], given["supervisor_config"])
+        result = bring(manager, request, module.check_mode)
+    except PdopsError as error:
+        module.fail_json(msg=str(error), **error.details)
+    for warning in result.pop("warnings", []):
+        module.warn(warning)
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

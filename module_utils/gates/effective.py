@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Gate effective: the running process has the knobs that it should have."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from ..errors import PdopsError
+from ..knobs import MASK, check_name, is_secret
+from ..services.base import ServiceManager, UnitStatus
+from .base import Look, Target, Verdict, failed, passed, pending, unseen
+from .evidence import ABSENT, SET, UNKNOWN, Finding, find, finding_dict, look_at, own_env_vars
+
+SERVER_INFO_S = 5.0
+MANY = 3  # more knobs than that are counted and not listed
+
+
+def _mask(name: str, value: Optional[str]) -> Optional[str]:
+    if value is None:
+        return None
+    return MASK if is_secret(name) else value.encode("utf-8", "replace").decode()
+
+
+def observe_knobs(
+    manager: ServiceManager,
+    unit: str,
+    status: UnitStatus,
+    url: str,
+    names: Sequence[str],
+    role: str = "",
+    api_key: Optional[str] = None,
+) -> Dict[str, Dict[str, Any]]:
+    """What the running process has, for planning: ``{name: {state: set|absent|unknown, value, evidence}}``.
+
+    :arg role: "router" expects no scheduler processes; "" works it out from the processes.
+    """
+    if status.main is None:
+        return {name: {"state": UNKNOWN, "value": None, "evidence": "no process"} for name in names}
+    pids = manager.processes(unit)
+    sources = look_at(pids, status.main, engine=role in ("prefill", "decode"))
+    open_names = [name for name in names if find(name, sources, None, "").state == UNKNOWN]
+    env_vars, why = own_env_vars(url, api_key, SERVER_INFO_S) if open_names else (None, "/server_info was not asked")
+    return {name: finding_dict(find(name, sources, env_vars, why), _mask) for name in names}
+
+
+def expectations_of(path: str) -> Dict[str, Optional[str]]:
+    """What a serve script exports, as far as that can be known without running it."""
+    from ..scripts.reading import read_script
+
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        raise PdopsError(f"the serve script {path} cannot be read ({error.strerror}): check pd_serve_script") from None
+    return {name: export.value for name, export in read_script(data).active().items() if export.value is not None}
+
+
+def check(target: Target, look: Look) -> Verdict:
+    """Compare the running process with the expectations, by the ladder of evidence.py.
+
+    A value that differs is final. One that the engine itself changed after its start (env_vars) fails only for
+    expectations that were named; of those taken from the script it is reported, since hooks of SGLang
+    do that to whole families of knobs.
+    """
+    named = look.expectations is not None
+    wanted = dict(look.expectations or {})
+    if not named:
+        if target.serve_script is None:
+            return unseen("nothing to compare with: neither expectations nor serve_script were given")
+        wanted = expectations_of(target.serve_script)
+    for name in wanted:
+        check_name(name)
+    main = look.main
+    if main is None:
+        return pending(f"{target.unit} has no main process yet")
+    engine = target.role in ("prefill", "decode")
+    sources = look_at(look.manager.processes(target.unit), main, engine)
+    if sources.starting or (engine and not sources.scheduler_pids and "health" not in look.done):
+        return pending(sources.obstacle)
+    env_vars, why = None, "the router has no /server_info of its own"
+    if engine:
+        env_vars, why = own_env_vars(target.url, target.api_key, look.request_s(SERVER_INFO_S))
+    findings = {name: find(name, sources, env_vars, why) for name in sorted(wanted)}
+    return judge(
+        wanted, findings, named, {"main_pid": sources.main_pid, "scheduler_pids": list(sources.scheduler_pids)}
+    )
+
+
+def judge(
+    wanted: Mapping[str, Optional[str]], findings: Mapping[str, Finding], named: bool, processes: Dict[str, Any]
+) -> Verdict:
+    """Failed if one is wrong, else not-observable if one cannot be seen, else passed."""
+    told = {}
+    wrong: List[str] = []
+    hidden: List[Finding] = []
+    changed: List[str] = []
+    for name, expected in wanted.items():
+        finding = findings[name]
+        told[name] = {"expected": _mask(name, expected), **finding_dict(finding, _mask)}
+        if finding.state == UNKNOWN:
+            hidden.append(finding)
+        elif finding.value != expected:
+            wrong.append(f"{_words(name, finding)} by the {finding.evidence}, expected {_expected(name, expected)}")
+        elif finding.now is not None and finding.now != expected:
+            was, now = _mask(name, expected), _mask(name, finding.now)
+            changed.append(f"{name} was started with {was}, but the engine itself has set it to {now}")
+    evidence = {"knobs": told, "processes": processes, "expected_from": "request" if named else "serve script"}
+    if wrong or (changed and named):
+        return failed("; ".join(wrong + (changed if named else [])), **evidence)
+    if hidden:
+        names = ", ".join(finding.name for finding in hidden)
+        return unseen(f"{names} cannot be seen: {hidden[0].evidence}", **evidence)
+    return passed(_passed_words(wanted, findings) + ("; " + "; ".join(changed) if changed else ""), **evidence)
+
+
+def _passed_words(wanted: Mapping[str, Optional[str]], findings: Mapping[str, Finding]) -> str:
+    if not wanted:
+        return "no knobs to look for"
+    by = sorted({findings[name].evidence for name in wanted})
+    if len(wanted) <= MANY:
+        return ", ".join(_words(name, findings[name]) for name in wanted) + f" by the {' and the '.join(by)}"
+    return f"{len(wanted)} knobs in effect by the {' and the '.join(by)}"
+
+
+def _words(name: str, finding: Finding) -> str:
+    return f"{name} is not set" if finding.state == ABSENT else f"{name}={_mask(name, finding.value)}"
+
+
+def _expected(name: str, value: Optional[str]) -> str:
+    return "that it is not set" if value is None else str(_mask(name, value))
+
+
+__all__ = ["SET", "check", "expectations_of", "judge", "observe_knobs"]

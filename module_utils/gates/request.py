@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Turns the options of pd_gate into a target, and refuses what makes no sense before anything is asked."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Any, Dict, List, Mapping, Optional
+
+from ..endpoint import parse_url
+from ..errors import PdopsError
+from ..knobs import check_name, check_value
+from ..processes import ProcessId
+from .base import Target, Watched
+
+
+def read_key(path: str) -> str:
+    """The key in a file that only its owner may read; one line."""
+    try:
+        mode = os.stat(path).st_mode
+        with open(path, encoding="utf-8") as file:
+            key = file.read().strip()
+    except OSError as error:
+        raise PdopsError(f"the API key file {path} cannot be read ({error.strerror}): check api_key_file") from None
+    except UnicodeDecodeError:
+        raise PdopsError(f"the API key file {path} is not text") from None
+    if stat.S_IMODE(mode) & 0o077:
+        raise PdopsError(f"the API key file {path} is open to others (mode {stat.S_IMODE(mode):04o}): chmod 600 {path}")
+    if not key or len(key.split()) != 1 or not key.isascii():
+        raise PdopsError(f"the API key file {path} must hold one key and nothing else")
+    return key
+
+
+def expectations_from(given: Optional[Mapping[str, Any]]) -> Optional[Dict[str, Optional[str]]]:
+    """Knob names and values as strings; None stays "must not be set"."""
+    if given is None:
+        return None
+    return {check_name(str(name)): check_value(str(name), value) for name, value in given.items()}
+
+
+def _process(given: Any, what: str) -> ProcessId:
+    try:
+        return ProcessId(int(given["pid"]), int(given["started_ticks"]))
+    except (KeyError, TypeError, ValueError):
+        raise PdopsError(f"{what} must hold pid and started_ticks, as pd_instance returns them") from None
+
+
+def target_from(options: Mapping[str, Any]) -> Target:
+    """A target of the options of pd_gate; PdopsError for what is wrong with them."""
+    name = str(options["name"])
+    for option in ("url", "metrics_url"):
+        if options.get(option):
+            parse_url(options[option])
+    key = options.get("api_key")
+    if options.get("api_key_file"):
+        key = read_key(options["api_key_file"])
+    old = options.get("not_process")
+    watched: List[Watched] = []
+    for peer in options.get("watched") or ():
+        who = str(peer.get("name") or peer.get("unit") or "?")
+        if not peer.get("unit"):
+            raise PdopsError(f"{name}: watched instance {who} has no unit")
+        watched.append(
+            Watched(
+                name=who,
+                unit=str(peer["unit"]),
+                process=_process(peer, f"{name}: watched instance {who}"),
+                manager=str(peer.get("manager") or options["manager"]),
+                supervisor_config=peer.get("supervisor_config") or options.get("supervisor_config"),
+            )
+        )
+    return Target(
+        name=name,
+        role=options["role"],
+        unit=options["unit"],
+        url=options["url"].rstrip("/"),
+        manager=options["manager"],
+        supervisor_config=options.get("supervisor_config"),
+        bootstrap_port=options.get("bootstrap_port"),
+        metrics_url=options.get("metrics_url"),
+        serve_script=options.get("serve_script"),
+        api_key=key,
+        # A start task in check mode, or of an instance that was down, has no old process.
+        not_process=_process(old, f"{name}: not_process") if old and old.get("pid") is not None else None,
+        started_after=options.get("started_after"),
+        workers=tuple(options.get("workers") or ()),
+        model=options.get("model"),
+        request_timeout_s=options["request_timeout_s"],
+        watched=tuple(watched),
+    )
