@@ -47,6 +47,22 @@ options:
   url:
     description: Address of the instance. Its port must be free after a stop and before a start.
     type: str
+  change_id:
+    description:
+      - Id of the open change that this belongs to. The step is written into its record before its effect, and renews its lease.
+      - Refused when that change has ended, so that a late start or stop has no effect.
+    type: str
+  instance:
+    description: Name of the instance in the record of the change. The unit's name if not set.
+    type: str
+  budget_s:
+    description: Seconds that this step and what it needs afterwards (a load) may take before the guard of the change acts.
+    type: float
+    default: 120
+  state_dir:
+    description: Folder in which pdops keeps changes. Used only with O(change_id).
+    type: path
+    default: /var/lib/pdops
   ports:
     description: More ports of the instance that must be free, for example the bootstrap port of a prefill.
     type: list
@@ -156,9 +172,11 @@ log_tail:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.change.book import Book
 from ..module_utils.errors import PdopsError
 from ..module_utils.services import manager_for
 from ..module_utils.services.instance import Request, bring
+from ..module_utils.store.store import Store
 
 
 def main() -> None:
@@ -170,6 +188,10 @@ def main() -> None:
             "state": {"type": "str", "choices": ["started", "stopped", "restarted", "status"], "default": "status"},
             "drain_s": {"type": "float", "default": 30},
             "url": {"type": "str"},
+            "change_id": {"type": "str"},
+            "instance": {"type": "str"},
+            "budget_s": {"type": "float", "default": 120},
+            "state_dir": {"type": "path", "default": "/var/lib/pdops"},
             "ports": {"type": "list", "elements": "int", "default": []},
         },
         supports_check_mode=True,
@@ -179,6 +201,10 @@ def main() -> None:
         request = Request(given["unit"], given["state"], given["drain_s"], given["url"], tuple(given["ports"]))
         request.check()
         manager = manager_for(given["manager"], given["supervisor_config"])
+        if given["change_id"] and given["state"] != "status" and not module.check_mode:
+            verb = {"started": "start", "stopped": "stop", "restarted": "restart"}[given["state"]]
+            book = Book(Store(given["state_dir"]))
+            book.note_step(given["change_id"], verb, given["instance"] or given["unit"], "", given["budget_s"])
         result = bring(manager, request, module.check_mode)
     except PdopsError as error:
         module.fail_json(msg=str(error), **error.details)

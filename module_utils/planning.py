@@ -19,7 +19,8 @@ Info = Mapping[str, Any]
 class Plan:
     """What will be done. ``edits`` are the chosen edits of :mod:`.observe`; ``restart`` is in start order.
 
-    ``expect`` is what gate ``effective`` asks of each instance: knob to value, None for "must not be set".
+    ``expect`` is what gate ``effective`` asks of each instance: knob to value, None for "must not be set";
+    an instance that is not in it is compared with its own script.
     ``found`` are sentences about what earlier runs left; ``nothing`` says why nothing is to be done.
     """
 
@@ -314,11 +315,6 @@ def _stale_elsewhere(sight: Sight, edits: list[dict[str, Any]], restarted: tuple
     ]
 
 
-def _expect_scripts(sight: Sight, names: list[str]) -> dict[str, dict[str, str | None]]:
-    """Everything that a script exports with a value that can be known must be in its process."""
-    return {name: dict(sight.by_name[name].get("intended", {})) for name in names}
-
-
 def _restart(deployment: str, sight: Sight, asked: Asked) -> Plan:
     for item in sight.instances:
         error = sight.by_name[item.name].get("error")
@@ -332,7 +328,6 @@ def _restart(deployment: str, sight: Sight, asked: Asked) -> Plan:
         deployment,
         "restart",
         f"restarted {', '.join(sight.called(name) for name in names)}",
-        expect=_expect_scripts(sight, names),
         warnings=tuple(_stale_elsewhere(sight, [], tuple(names))),
     )
     return _with_restart(plan, sight, scope, f"asked for with scope={scope}")
@@ -344,7 +339,6 @@ def _verify(deployment: str, sight: Sight, asked: Asked) -> Plan:
         deployment,
         "verify",
         f"verified {', '.join(sight.called(name) for name in names)}",
-        expect=_expect_scripts(sight, names),
         warnings=tuple(_stale_elsewhere(sight, [], tuple(names))),
         nothing="verify changes nothing",
     )

@@ -12,8 +12,9 @@ from typing import Any
 
 from ..deployment import Instance, instance_from_dict, start_order
 from ..errors import PdopsError
-from ..gates.base import PASSED, Target
+from ..gates.base import PASSED
 from ..gates.ladder import run_ladder
+from ..gates.request import target_from
 from ..services.instance import Request, bring
 from ..services import manager_for
 from ..store.atomic import replace_file
@@ -82,18 +83,7 @@ def to_restart(record: Mapping[str, Any]) -> list[Instance]:
 
 def prove(instance: Instance, gates: list[str], timeout_s: float) -> None:
     """Climb the ladder to its end; :class:`PdopsError` names the gate that did not pass."""
-    target = Target(
-        name=instance.name,
-        role=instance.role,
-        unit=instance.unit,
-        url=instance.url,
-        manager=instance.manager,
-        supervisor_config=instance.supervisor_config,
-        bootstrap_port=instance.bootstrap_port,
-        metrics_url=instance.metrics_url,
-        serve_script=instance.serve_script,
-        api_key=read_api_key(instance.api_key_file),
-    )
+    target = target_from({**instance.as_dict(), "request_timeout_s": 60.0})
     state = run_ladder(target, gates, None, timeout_s, remaining_s=timeout_s)
     if state.outcome != PASSED and state.last is not None:
         raise PdopsError(

@@ -136,10 +136,6 @@ def test_restart_scopes() -> None:
         plan("restart", info(), scope="router", instance="decode")
 
 
-def test_a_restart_expects_what_the_scripts_export() -> None:
-    assert plan("restart", info(decode={"intended": {"A": "1"}})).expect["decode"] == {"A": "1"}
-
-
 OPEN = {
     "id": "one-1",
     "who": "alice on ops1",
