@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""The lock of the store: held for the short time of one verb, never while waiting for anything."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..errors import PdopsError
+from .atomic import why, write_all
+
+
+@contextmanager
+def locked(path: str, purpose: str, wait_s: float) -> Iterator[None]:
+    """Hold the flock of ``path``; wait at most ``wait_s`` seconds for it.
+
+    The kernel frees it when the holder dies. A refusal says who holds it, for what and since when.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise PdopsError(f"the lock {path} cannot be opened: {why(error)}.") from None
+    try:
+        deadline = time.monotonic() + wait_s
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                if error.errno not in (errno.EAGAIN, errno.EACCES):
+                    raise PdopsError(f"the lock {path} cannot be taken: {why(error)}.") from None
+                if time.monotonic() >= deadline:
+                    raise PdopsError(f"{_holder(descriptor)} has held the lock {path} for more than {wait_s:.0f} s; wait for it, then run again.") from None
+                time.sleep(0.05)
+        note = json.dumps({"pid": os.getpid(), "purpose": purpose, "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
+        try:
+            os.ftruncate(descriptor, 0)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            write_all(descriptor, note.encode() + b"\n")
+        except OSError as error:
+            raise PdopsError(f"the lock {path} cannot be written: {why(error)}.") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _holder(descriptor: int) -> str:
+    try:
+        note = json.loads(os.pread(descriptor, 4096, 0))
+        return f"process {note['pid']} ({note['purpose']}, since {note['since']})"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"
