@@ -54,7 +54,9 @@ def check_value(name: str, value: object) -> Optional[str]:
     try:
         value.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        raise PdopsError(f"The value of {name} holds characters that cannot be written as UTF-8: replace them.") from None
+        raise PdopsError(
+            f"The value of {name} holds characters that cannot be written as UTF-8: replace them."
+        ) from None
     return str(value)
 
 

@@ -19,7 +19,7 @@ _RESERVED = re.compile(
     r"(?:if|then|elif|else|fi|while|until|for|select|do|done|case|esac|function|coproc|time|in|!|\{|\}|\[\[)"
     r"(?=[ \t\n;&|()<>]|\\\n|\Z)"
 )
-_OPENING = frozenset("if while until for select case function coproc { [[".split())
+_OPENING = ("if", "while", "until", "for", "select", "case", "function", "coproc", "{", "[[")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^\]]*\])?\+?=")
 _REDIRECT = re.compile(r"(?:[0-9]+|\{[A-Za-z_][A-Za-z0-9_]*\})?(<<<|<<-|<<|<>|<&|>>|>&|>\||<(?!\()|>(?!\())|(&>>|&>)")
 _NAME = re.compile(r"[^ \t\n|&;()<>\\'\"$`]+")
@@ -434,7 +434,7 @@ class Grammar:
             end = self._space(end)
             if end >= self.size:
                 raise Trouble(at, "']]' is missing")
-            if text.startswith("]]", end) and text[end + 2 : end + 3] in ("", " ", "\t", "\n", ";", "&", "|", ")", "<", ">"):
+            if text.startswith("]]", end) and (end + 2 == self.size or text[end + 2] in " \t\n;&|)<>"):
                 test.head = text[at : end + 2]
                 return self._redirects(end + 2, test)
             stop = word_end(self, end)

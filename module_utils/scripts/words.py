@@ -87,9 +87,7 @@ def _pattern_end(scanner: Scanner, at: int) -> int:
             return here + 1
         if char == "(":
             here = _pattern_end(scanner, here)
-        elif char in "|&;<>":
-            here += 1
-        elif char in " \t\n":
+        elif char in "|&;<> \t\n":
             here += 1
         else:
             end = word_end(scanner, here)

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Setting and unsetting one knob in a serve script, keeping every byte that need not change.
+
+A change is made only when the result, read again, gives exactly what was asked and leaves all else that the
+engine sees as it was; otherwise :class:`EditRefused` names the line and what to do.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Optional
+
+from ..errors import PdopsError
+from ..knobs import check_name, check_value
+from .analysis import Analysis, analyse
+from .placing import new_exports, with_value, without
+from .state import COMPUTED, Place, Variable
+
+_MOST_REMOVALS = 50
+
+
+class EditRefused(PdopsError):
+    """The script cannot be edited safely; the sentence names the line. ``details``: ``knob`` and ``line``."""
+
+
+def set_knob(data: bytes, name: str, value: str) -> bytes:
+    """The script with one knob set; the same bytes when the engine already sees this value.
+
+    :param value: the text that the engine is to see (non-UTF-8 bytes as surrogates)
+    :raises EditRefused: the winning export is conditional, made by eval, read or a loop, an array, or other exports
+        depend on it; nothing is ever half done
+    :raises PdopsError: the name or the value is none
+    """
+    check_name(name)
+    checked = check_value(name, value)
+    if checked is None:
+        return unset_knob(data, name)
+    wanted = checked.encode("utf-8", "surrogateescape").decode("latin-1")
+    before = _readable(data, name)
+    variable = before.variables.get(name)
+    if name in COMPUTED:
+        raise _refused(name, 1, "bash computes this name itself, so no script can set it", "leave it alone")
+    if _is_set(variable, wanted):
+        return data
+    if variable is not None and variable.exported is not False:
+        _refuse_unsure(before, name, variable)
+    problem: Optional[EditRefused] = None
+    origin = variable.origin if variable and variable.exported and variable.set is not False else None
+    proposals = iter([with_value(before.text, origin, wanted)]) if origin else new_exports(before, name, wanted)
+    for edit in proposals:
+        text = edit.apply(before.text)
+        after = analyse(text)
+        found = _difference(before, after, name)
+        if found is None and not _is_set(after.variables.get(name), wanted):
+            line = before.line(origin.start) if origin else 1
+            found = _refused(name, line, "the value would not be in effect at the engine's start", "edit it by hand")
+        if found is None:
+            return text.encode("latin-1")
+        problem = problem or found
+    raise problem or _refused(name, 1, "there is no place where an export would be in effect", "add it by hand")
+
+
+def unset_knob(data: bytes, name: str) -> bytes:
+    """The script without the exports of one knob that take effect; the same bytes when there are none.
+
+    :raises EditRefused: as for :func:`set_knob`; also when ``set -u`` is on and the script still uses the variable
+    """
+    check_name(name)
+    before = analysis = _readable(data, name)
+    for _ in range(_MOST_REMOVALS):
+        variable = analysis.variables.get(name)
+        place = _removable(analysis, name, variable) if variable else None
+        if place is None:
+            break
+        problem: Optional[EditRefused] = None
+        for edit in without(analysis.text, place):
+            after = analyse(edit.apply(analysis.text))
+            problem = _difference(before, after, name)
+            if problem is None:
+                analysis = after
+                break
+        else:
+            raise problem or _refused(
+                name, analysis.line(place.start), "this export cannot be taken away alone", "remove it by hand"
+            )
+    if analysis is not before:
+        _refuse_unbound(analysis, name)
+    return analysis.text.encode("latin-1")
+
+
+def _readable(data: bytes, name: str) -> Analysis:
+    analysis = analyse(data.decode("latin-1"))
+    if analysis.refusal:
+        offset, sentence = analysis.refusal
+        raise _refused(name, analysis.line(offset), sentence[0].lower() + sentence[1:].rstrip("."), "edit it by hand")
+    return analysis
+
+
+def _refused(name: str, line: int, why: str, what_to_do: str) -> EditRefused:
+    return EditRefused(f"{name} is left as it is: line {line}: {why}; {what_to_do}.", knob=name, line=line)
+
+
+def _is_set(variable: Optional[Variable], wanted: str) -> bool:
+    return (
+        variable is not None
+        and variable.exported is True
+        and variable.set is True
+        and not variable.array
+        and variable.value == wanted
+    )
+
+
+def _refuse_unsure(analysis: Analysis, name: str, variable: Variable) -> None:
+    """Refuse when what decides the knob is not one plain assignment."""
+    origin = variable.origin
+    places = [*variable.maybe, *([origin] if origin and origin.conditional else [])]
+    if variable.exported is None and not places:
+        places = [place for place in variable.exporters if place.conditional]
+    if places:
+        line = analysis.line(places[-1].start)
+        raise _refused(name, line, "it is decided under a condition here", "change that line by hand, or move it out")
+    if origin is None:
+        return
+    line = analysis.line(origin.start)
+    if origin.element or variable.array:
+        raise _refused(name, line, "it is an array here, which bash does not export", "change that line by hand")
+    if variable.exported is None:
+        raise _refused(name, line, "whether it is exported is only known when the script runs", "edit it by hand")
+    if origin.form in ("command", "eval", "default"):
+        raise _refused(name, line, "it gets its value from a command here", "change that line by hand")
+
+
+def _removable(analysis: Analysis, name: str, variable: Variable) -> Optional[Place]:
+    """The next place to take away; None when the engine does not see the name any more."""
+    if variable.exported is False or variable.set is False or (variable.origin is None and not variable.exporters):
+        if not variable.maybe:
+            return None
+        if variable.exported is False:
+            return None
+    if variable.origin is None or variable.origin.value_start >= 0 or variable.maybe or not variable.exporters:
+        _refuse_unsure(analysis, name, variable)
+    origin = variable.origin
+    if origin is not None and origin.form in ("export", "declare", "prefix", "env"):
+        return origin
+    for place in reversed(variable.exporters):
+        if place.conditional:
+            raise _refused(
+                name, analysis.line(place.start), "it is exported under a condition here", "change that line by hand"
+            )
+        return place
+    return origin
+
+
+def _difference(before: Analysis, after: Analysis, name: str) -> Optional[EditRefused]:
+    """What an edit would change beyond the knob, as the refusal that says so."""
+    if after.refusal:
+        return _refused(name, after.line(after.refusal[0]), "the result would not be understood", "edit it by hand")
+    if [start.is_exec for start in before.starts] != [start.is_exec for start in after.starts]:
+        return _refused(name, 1, "the edit would change which command starts the engine", "edit it by hand")
+    old, new = before.exported(), after.exported()
+    for other in dict.fromkeys((*old, *new)):
+        if other == name:
+            continue
+        left, right = old.get(other), new.get(other)
+        same = left is not None and right is not None and left[:3] == right[:3]
+        if not same or before.guarded.get(other) != after.guarded.get(other):
+            place = (left and left.origin) or (right and right.origin) or None
+            line = before.line(place.start) if place and left else 1
+            return _refused(
+                name, line, f"the value of {other} depends on {name} and would change with it", "change both by hand"
+            )
+    return None
+
+
+def _refuse_unbound(analysis: Analysis, name: str) -> None:
+    """Under ``set -u`` a use of a variable that is gone ends the script."""
+    variable = analysis.variables.get(name)
+    if (variable is not None and variable.set) or not any(start.nounset for start in analysis.starts):
+        return
+    limit = max(start.end for start in analysis.starts)
+    use = re.compile(rf"\$(?:{name}(?![A-Za-z0-9_])|\{{{name}(?=[\}}#%/^,@\[]|:[^-=+?]))")
+    for match in use.finditer(analysis.text, 0, limit):
+        if not any(comment.start <= match.start() < comment.end for comment in analysis.comments):
+            raise _refused(
+                name,
+                analysis.line(match.start()),
+                f"'set -u' is on and the script uses ${name} here, so it would stop",
+                "change that line first",
+            )

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""A walk through a script in the order in which bash would run it, without running anything.
+
+The walk keeps what is known of the variables (``State``), notes every place that may decide a knob, and
+takes a picture of the state at each start of the engine. What stands under a condition is walked as one
+way of several, and the ways are joined behind it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Callable, NamedTuple, Optional
+
+from .commands import Commands
+from .nodes import Command, Compound, Pipeline, Simple, Statement
+from .state import Variable, unknown
+
+# A script of any honest size needs far fewer; the bound is against functions that call each other.
+_MOST_STEPS = 400_000
+_DEEPEST_CALLS = 12
+
+
+class Start(NamedTuple):
+    """A command that starts the engine (or replaces the shell), and what it sees."""
+
+    offset: int
+    end: int
+    outer: tuple[int, int]  # the statement of the script's top level that it is part of
+    variables: dict[str, Variable]
+    is_exec: bool
+    certain: bool
+    order: int
+    nounset: bool
+
+
+class Walk(Commands):
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.frames: list[tuple[str, dict[str, Variable]]] = []  # functions on the way, with what their locals hide
+        self.functions: dict[str, tuple[Compound, bool]] = {}  # the body, and whether the definition is conditional
+        self.called: set[str] = set()
+        self.final: Optional[Start] = None
+        self.starts: list[Start] = []
+        self.outer = (0, 0)
+        self.steps = 0
+        # for each name that is changed under a condition: what the conditions say, and on what inputs
+        self.guarded: dict[str, list[int]] = {}
+        self.end_state: dict[str, Variable] = {}
+
+    # -- statements
+
+    def top(self, statements: list[Statement]) -> None:
+        for statement in statements:
+            self.outer = (statement.start, statement.end)
+            self._statement(statement)
+            self._end_reached()
+        self.end_state = dict(self.state.variables)
+        self.dead = True
+        for name, (body, _) in list(self.functions.items()):
+            if name not in self.called:
+                self.frames.append((name, {}))
+                self.statements(body.branches[0].body)
+                self.frames.pop()
+
+    def _end_reached(self) -> None:
+        if self.ended:
+            self.dead = True
+            self.ended = False
+
+    def statements(self, statements: list[Statement]) -> None:
+        for index, statement in enumerate(statements):
+            self._statement(statement)
+            if self.ended and not self.dead:
+                # the rest of this list never runs on this way
+                self._dead_rest(statements[index + 1 :])
+                return
+            if self.left:
+                rest = statements[index + 1 :]
+                if self.left == "sure":
+                    self._dead_rest(rest)
+                elif rest:
+                    self.branches([partial(self.statements, rest)], covered=False, guard="return")
+                return
+
+    def _dead_rest(self, rest: list[Statement]) -> None:
+        if not rest:
+            return
+        before = (self.dead, self.ended, self.left)
+        self.dead = True
+        mark = self.state.mark()
+        for statement in rest:
+            self._statement(statement)
+        self.state.undo(mark)
+        self.dead, self.ended, self.left = before
+
+    def _statement(self, statement: Statement) -> None:
+        self.steps += 1
+        if self.steps > _MOST_STEPS:
+            raise RecursionError
+        if statement.background:
+            self._apart(lambda: self._and_or(statement))
+        else:
+            self._and_or(statement)
+
+    def _and_or(self, statement: Statement) -> None:
+        self.statement = statement
+        self._pipeline(statement.pipelines[0])
+        previous = statement.pipelines[0]
+        for pipeline in statement.pipelines[1:]:
+            if self.ended or self.left == "sure":
+                span = Statement(statement.start, statement.end, [pipeline], [])
+                self._dead_rest([span])
+                continue
+            self.statement = statement
+            guard = self.text[previous.commands[0].start : previous.commands[-1].end]
+            self.branches([partial(self._pipeline, pipeline)], covered=False, guard=guard)
+            previous = pipeline
+
+    def _pipeline(self, pipeline: Pipeline) -> None:
+        if len(pipeline.commands) == 1:
+            self._command(pipeline.commands[0])
+            return
+        for command in pipeline.commands:
+            self._apart(partial(self._command, command))
+
+    def _apart(self, run: Callable[[], None]) -> None:
+        """In a subshell: nothing of it reaches the script."""
+        before = (self.ended, self.left, self.allexport, self.nounset)
+        self.subshell += 1
+        mark = self.state.mark()
+        run()
+        self.state.undo(mark)
+        self.subshell -= 1
+        self.ended, self.left, self.allexport, self.nounset = before
+
+    def branches(self, ways: list[Callable[[], None]], *, covered: bool, guard: str) -> None:
+        """Ways of which at most one is taken (exactly one when ``covered``)."""
+        outcomes: list[dict[str, Variable]] = [] if covered else [{}]
+        switches = (self.allexport, self.nounset)
+        after: list[tuple[Optional[bool], bool]] = [] if covered else [switches]
+        left = self.left
+        self.conditional += 1
+        tag = hash((guard, self.state.mentioned(guard)))
+        for way in ways:
+            mark = self.state.mark()
+            self.left = ""
+            way()
+            changed = self.state.undo(mark)
+            if not self.ended:
+                outcomes.append(changed)
+                after.append((self.allexport, self.nounset))
+            if self.left:
+                left = left or "maybe"
+            self.ended = False
+            self.allexport, self.nounset = switches
+        self.conditional -= 1
+        self.left = left
+        if not outcomes:
+            self.ended = True
+            return
+        for name in self.state.join(outcomes):
+            self.guarded.setdefault(name, []).append(tag)
+        exports = {pair[0] for pair in after}
+        self.allexport = exports.pop() if len(exports) == 1 else None
+        self.nounset = any(pair[1] for pair in after)
+
+    # -- commands
+
+    def _command(self, command: Command) -> None:
+        if isinstance(command, Simple):
+            self.simple(command)
+            return
+        kind = command.kind
+        if kind == "group":
+            self.statements(command.branches[0].body)
+        elif kind in ("subshell", "coproc"):
+            self._apart(lambda: self.statements(command.branches[0].body))
+        elif kind == "if":
+            self._if(command, 0)
+        elif kind == "case":
+            guard = command.head
+            self.branches(
+                [partial(self.statements, branch.body) for branch in command.branches],
+                covered=command.covered,
+                guard=guard,
+            )
+        elif kind in ("while", "until", "for", "select"):
+            self._loop(command)
+        elif kind == "function":
+            self.functions[command.name] = (command, self.conditional > 0)
+        else:
+            self.arithmetic(command.head, command.start)
+
+    def _if(self, command: Compound, index: int) -> None:
+        branch = command.branches[index]
+        if not branch.condition:
+            self.statements(branch.body)
+            return
+        self.statements(branch.condition)
+        if self.ended or self.left == "sure":
+            return
+        guard = self.text[branch.condition[0].start : branch.condition[-1].end]
+        ways: list[Callable[[], None]] = [lambda: self.statements(branch.body)]
+        last = index + 1 == len(command.branches)
+        if not last:
+            ways.append(lambda: self._if(command, index + 1))
+        self.branches(ways, covered=not last, guard=guard)
+
+    def _loop(self, command: Compound) -> None:
+        branch = command.branches[0]
+        left = self.left
+        guard = command.head
+        if branch.condition:
+            guard = self.text[branch.condition[0].start : branch.condition[-1].end]
+
+        def once() -> None:
+            self.loops += 1
+            self.state.blind += 1
+            if command.name:
+                self.fill(command.name, command.start, command.end, unknown("loop", command.head), "command")
+            if command.head.startswith("(("):
+                self.arithmetic(command.head, command.start)
+            self.statements(branch.condition)
+            if not self.ended:
+                self.statements(branch.body)
+            self.state.blind -= 1
+            self.loops -= 1
+            self.left = ""
+
+        self.branches([once], covered=False, guard=guard)
+        self.left = left
+
+    # -- functions
+
+    def frame(self) -> Optional[tuple[str, dict[str, Variable]]]:
+        return self.frames[-1] if self.frames else None
+
+    def call(self, name: str) -> bool:
+        """Follow a call; False when there is no such function."""
+        definition = self.functions.get(name)
+        if definition is None:
+            return False
+        function, maybe = definition
+        if any(frame[0] == name for frame in self.frames) or len(self.frames) >= _DEEPEST_CALLS:
+            self.refuse(function.start, f"The function {name} calls itself, which is not followed.")
+            return True
+        if not self.dead:
+            self.called.add(name)
+        statement, command = self.statement, self.command
+
+        def run() -> None:
+            hidden: dict[str, Variable] = {}
+            self.frames.append((name, hidden))
+            left, self.left = self.left, ""
+            self.statements(function.branches[0].body)
+            self.left = left
+            self.frames.pop()
+            for local, before in hidden.items():
+                self.state.put(local, before)
+
+        if maybe:
+            self.branches([run], covered=False, guard="")
+        else:
+            run()
+        self.statement, self.command = statement, command
+        return True
+
+    def call_any(self) -> None:
+        """A command whose name is not known: it may be any of the functions."""
+        for name in list(self.functions):
+            if not any(frame[0] == name for frame in self.frames):
+                self.branches([partial(self._call_quietly, name)], covered=False, guard="")
+
+    def _call_quietly(self, name: str) -> None:
+        self.call(name)
+
+    # -- starts
+
+    def start(self, offset: int, end: int, is_exec: bool) -> None:
+        """The engine starts here, or the shell is replaced."""
+        if self.dead:
+            return
+        variables = dict(self.state.variables)
+        certain = not self.conditional
+        start = Start(offset, end, self.outer, variables, is_exec, certain, self.order, self.nounset)
+        self.starts.append(start)
+        if is_exec:
+            self.ended = True
+            if certain and not self.subshell and self.final is None:
+                self.final = start
