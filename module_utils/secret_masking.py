@@ -18,24 +18,29 @@ MASK = "********"
 # not to be an ordinary word or number.
 _SHORTEST_REPEATED = 6
 
-_SECRET_PARTS = (
+_TELLING_TEXT = (
     "PASSWORD PASSWD PASSPHRASE PASSWORDS SECRET SECRETS CREDENTIAL CREDENTIALS APIKEY APIKEYS "
     "AUTHORIZATION BEARER PRIVATEKEY"
-).split()
+)
 # The name of a place or of a switch about the secret, not the secret.
-_ABOUT = (
+_ABOUT_TEXT = (
     "FILE PATH DIR FOLDER NAME ENV ENABLED ENABLE REQUIRED TYPE HEADER URL TTL LENGTH LEN COUNT TIMEOUT "
     "HELPER PROVIDER STORE BACKEND EXPIRY"
-).split()
+)
 # X_KEY that is no secret: keys of tables and graphs. SGLANG_LOG_DECODE_GRAPH_KEY is the registry's one.
-_PLAIN_KEYS = (
+_PLAIN_KEYS_TEXT = (
     "GRAPH CACHE SORT HASH PRIMARY FOREIGN PARTITION PUBLIC GROUP ROUTING LOOKUP INDEX MAP DICT LABEL HOT"
-).split()
+)
 # X_TOKEN that counts or names tokens of text, as in SGLANG_USE_AITER_FP8_PER_TOKEN.
-_PLAIN_TOKENS = (
+_PLAIN_TOKENS_TEXT = (
     "PER TO NEXT NEW MAX MIN NUM EOS BOS PAD SEP UNK CLS MASK STOP END START THINK IMAGE VIDEO AUDIO SPECIAL "
     "FIRST LAST EACH EVERY BY IN OUT INPUT OUTPUT PROMPT DRAFT SINGLE MULTI"
-).split()
+)
+
+_TELLING = frozenset(_TELLING_TEXT.split())
+_ABOUT = frozenset(_ABOUT_TEXT.split())
+_PLAIN_KEYS = frozenset(_PLAIN_KEYS_TEXT.split())
+_PLAIN_TOKENS = frozenset(_PLAIN_TOKENS_TEXT.split())
 
 
 def is_secret(name: str) -> bool:
@@ -49,7 +54,7 @@ def is_secret(name: str) -> bool:
         parts.pop()
     if not parts or parts[-1] in _ABOUT:
         return False
-    if any(part in _SECRET_PARTS for part in parts):
+    if any(part in _TELLING for part in parts):
         return True
     last = parts[-1]
     before = parts[-2] if len(parts) > 1 else ""

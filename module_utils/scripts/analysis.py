@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, Optional
 
-from .commands import ASSIGNMENT
+from .assignments import ASSIGNMENT
 from .expansion import expand
 from .grammar import Grammar
 from .nodes import Comment, Statement, Trouble

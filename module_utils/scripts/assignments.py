@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Assignments: the places where they stand, and what they do to the variables."""
+
+from __future__ import annotations
+
+import re
+from typing import Optional
+
+from .expansion import expand
+from .nodes import Simple, Statement, Word
+from .state import COMPUTED, Place, State, Value, Variable, concatenated, static, unknown
+
+ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^\]]*\])?(\+?=)")
+_DEFAULT = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*:?=")
+
+
+class Assignments:
+    """What is known at one point of a script's run, and how an assignment changes it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.state = State()
+        self.places: dict[int, Place] = {}
+        self.findings: list[tuple[int, str, str]] = []
+        self.refusal: Optional[tuple[int, str]] = None  # why nothing in this script can be edited safely
+        self.order = 0
+        self.conditional = 0
+        self.subshell = 0
+        self.dead = False
+        self.ended = False
+        self.left = ""
+        self.loops = 0
+        self.allexport: Optional[bool] = False
+        self.nounset = False
+        self.aliases = False
+        self.statement: Optional[Statement] = None
+        self.command: Optional[Simple] = None
+
+    def frame(self) -> Optional[tuple[str, dict[str, Variable]]]:
+        raise NotImplementedError
+
+    # -- findings
+
+    def finding(self, offset: int, code: str, sentence: str) -> None:
+        if (offset, code, sentence) not in self.findings:
+            self.findings.append((offset, code, sentence))
+
+    def refuse(self, offset: int, sentence: str) -> None:
+        self.finding(offset, "not-understood", sentence)
+        if self.refusal is None and not self.dead:
+            self.refusal = (offset, sentence)
+
+    def text_of(self, word: Word) -> Optional[str]:
+        return static(expand(word.raw, self.state, assignment=False, braces=True))
+
+    def defaults(self, word: Word) -> None:
+        """The effect of ``${NAME:=value}`` in any word."""
+        if _DEFAULT.search(word.raw):
+            expand(word.raw, self.state, assignment=True, assign=lambda name, value: self._default(name, value, word))
+
+    def _default(self, name: str, value: Value, word: Word) -> None:
+        self.fill(name, word.start, word.end, value, "default")
+
+    # -- assignments
+
+    def assign(self, word: Word, form: str, exported: Optional[bool], value: Optional[Value] = None) -> None:
+        """``NAME=value`` as bash performs it; ``exported``: None leaves that as it is."""
+        match = ASSIGNMENT.match(word.raw)
+        if match is None:
+            return
+        name, subscript, operator = match.groups()
+        place = self.place(name, word.start, word.end, word.start + match.end(2 if subscript else 1), match.end(), form)
+        before = self.state.get(name)
+        if value is None:
+            value = self.value_of(word, match.end(), form)
+        array = before.array
+        if subscript or word.raw.startswith("(", match.end()):
+            array = True
+            place.element = True
+        if operator == "+=":
+            looked = self.state.look(name)
+            old: Value = unknown("perhaps", looked.value) if looked.set is None else looked.value
+            value = concatenated([old, value])
+        if array or before.integer or name in COMPUTED:
+            value = unknown("changed", name, value)
+        self._note(place, value)
+        if before.readonly:
+            self.finding(word.start, "readonly", f"{name} was made readonly before: this assignment fails.")
+            return
+        exporters = before.exporters
+        if exported is None:
+            exported = before.exported if before.exported or self.allexport is False else self.allexport
+        elif exported:
+            exporters = (*exporters, place)
+        place.shown = exported is not False or place.shown
+        self.state.put(
+            name, Variable(value, True, exported, place, (), exporters, array, before.readonly, before.integer)
+        )
+
+    def value_of(self, word: Word, value_start: int, form: str) -> Value:
+        raw = word.raw[value_start:]
+        if raw.startswith("("):
+            return unknown("array", raw, self.state.mentioned(raw))
+        return expand(
+            raw,
+            self.state,
+            assignment=form != "env",
+            braces=form in ("export", "declare", "env"),
+            assign=lambda name, value: self._default(name, value, word),
+        )
+
+    def place(self, name: str, start: int, end: int, name_end: int, value_at: int, form: str) -> Place:
+        """The place that begins at ``start``; noted again each time the walk passes it."""
+        place = self.places.get(start)
+        if place is None:
+            place = Place(name, start, end, name_end, start + value_at if value_at >= 0 else -1, form)
+            place.shown = False
+            place.dead = True
+            self.places[start] = place
+        self.order += 1
+        place.order = self.order
+        place.statement = self.statement
+        place.command = self.command
+        frame = self.frame()
+        if frame:
+            place.function = frame[0]
+        if not self.dead:
+            place.dead = False
+            place.visits += 1
+            place.conditional = place.conditional or self.conditional > 0
+            place.subshell = place.subshell or self.subshell > 0
+        elif place.visits == 0:
+            place.conditional = self.conditional > 0
+        return place
+
+    def _note(self, place: Place, value: Value) -> None:
+        """What the place gives; when it is passed twice with different values, that is unknown."""
+        place.value = value if place.visits <= 1 or place.value == value else unknown("several", place.start)
+
+    def fill(self, name: str, start: int, end: int, value: Value, form: str) -> None:
+        """A command gives the variable a value that the script's text does not."""
+        before = self.state.get(name)
+        if before.readonly:
+            return
+        place = Place(name, start, end, start, -1, form)
+        place.shown = False
+        place.order = self.order
+        exported = before.exported if before.exported or self.allexport is False else self.allexport
+        self.state.put(
+            name, Variable(value, True, exported, place, (), before.exporters, before.array, False, before.integer)
+        )
