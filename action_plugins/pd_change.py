@@ -52,7 +52,13 @@ class ActionModule(ActionBase):
             change = state.get("change", {})
             if change.get("state") in ("rolled-back", "rollback-failed", "confirmed", "superseded"):
                 failed = change["state"] != "rolled-back"
-                return {"failed": failed, "changed": True, "msg": change["reason"] if failed else "rolled back", "change": change, "steps": steps}
+                return {
+                    "failed": failed,
+                    "changed": True,
+                    "msg": change["reason"] if failed else "rolled back",
+                    "change": change,
+                    "steps": steps,
+                }
             if time.monotonic() - begin > timeout:
                 return {
                     "failed": True,
@@ -60,7 +66,9 @@ class ActionModule(ActionBase):
                 }
             time.sleep(_POLL_S)
             try:
-                state = self._execute_module(module_name="pdops.sglang.pd_change", module_args=status_args, task_vars=task_vars)
+                state = self._execute_module(
+                    module_name="pdops.sglang.pd_change", module_args=status_args, task_vars=task_vars
+                )
                 trouble = f" ({state.get('msg')})" if state.get("failed") else ""
             except AnsibleConnectionFailure as error:
                 trouble = f" ({error})"

@@ -26,22 +26,40 @@ def _seconds(text: str) -> float:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m lab", description="The embedded deployment: simulated engines behind the real router.")
+    parser = argparse.ArgumentParser(
+        prog="python -m lab", description="The embedded deployment: simulated engines behind the real router."
+    )
     verbs = parser.add_subparsers(dest="verb", required=True)
 
     def verb(name: str, words: str) -> argparse.ArgumentParser:
         made = verbs.add_parser(name, help=words, description=words)
-        made.add_argument("--dir", default=DEFAULT_DIR, metavar="FOLDER", help="folder of the lab (default: .lab, or PDOPS_LAB_DIR)")
+        made.add_argument(
+            "--dir", default=DEFAULT_DIR, metavar="FOLDER", help="folder of the lab (default: .lab, or PDOPS_LAB_DIR)"
+        )
         return made
 
     made = verb("up", "start a lab; one that is up already is left as it is, unless --story asks for a fresh one")
-    made.add_argument("--story", action="store_true", help="fresh, with the knob reverted: it is only in a backup beside the decode's script")
+    made.add_argument(
+        "--story",
+        action="store_true",
+        help="fresh, with the knob reverted: it is only in a backup beside the decode's script",
+    )
     made.add_argument("--load-time-s", type=_seconds, default=2.0, help="how long an engine loads (default: 2)")
-    made.add_argument("--health-time-s", type=_seconds, default=1.0, help="how long /health takes at least (default: 1, as the real one)")
+    made.add_argument(
+        "--health-time-s",
+        type=_seconds,
+        default=1.0,
+        help="how long /health takes at least (default: 1, as the real one)",
+    )
     verb("down", "end everything that was started for this folder")
     verb("status", "what runs")
     made = verb("fault", "switch faults; see python -m lab fault --help")
-    made.add_argument("name", nargs="?", choices=sorted(faults.FAULTS), help="; ".join(f"{k}: {v}" for k, v in sorted(faults.FAULTS.items())))
+    made.add_argument(
+        "name",
+        nargs="?",
+        choices=sorted(faults.FAULTS),
+        help="; ".join(f"{k}: {v}" for k, v in sorted(faults.FAULTS.items())),
+    )
     made.add_argument("value", nargs="?", help="NAME=VALUE, a number, or nothing, as the fault needs it")
     made.add_argument("--role", choices=["prefill", "decode", "proxy"], default="decode")
     made.add_argument("--clear", action="store_true", help="switch all faults off")
@@ -71,7 +89,9 @@ def _up(given: argparse.Namespace) -> None:
             "PDOPS_LAB_LOAD_S": str(given.load_time_s),
             "PDOPS_LAB_HEALTH_S": str(given.health_time_s),
         }
-        return Layout(folder, short, first_port, "simulated", "deepseek-v4-flash-simulation", 30, sys.executable, settings)
+        return Layout(
+            folder, short, first_port, "simulated", "deepseek-v4-flash-simulation", 30, sys.executable, settings
+        )
 
     up(given.dir, make, lambda layout: simulated.scripts(layout, knob_in_script=not given.story), with_proxy=True)
 
@@ -81,10 +101,14 @@ def _status(lab: Lab) -> int:
     for name, instance in [*lab["instances"].items(), ("agent-proxy", lab["proxy"])]:
         found = rpc(lab).supervisor.getProcessInfo(instance["unit"])
         assert isinstance(found, dict)
-        path = {"router": "/readiness"}.get(str(instance.get("role")), "/health" if "role" in instance else "/_proxy/status")
+        path = {"router": "/readiness"}.get(
+            str(instance.get("role")), "/health" if "role" in instance else "/_proxy/status"
+        )
         status = get(str(instance["url"]) + path, 25.0)[0]
         bad += status != 200
-        print(f"  {name:<12} {found['statename']:<9} pid {found['pid']:<8} {instance['url']}{path} {status or 'no answer'}")
+        print(
+            f"  {name:<12} {found['statename']:<9} pid {found['pid']:<8} {instance['url']}{path} {status or 'no answer'}"
+        )
     say(f"{lab['dir']}: " + ("all serve" if not bad else f"{bad} do not serve"))
     return 1 if bad else 0
 

@@ -28,10 +28,14 @@ def run(lab: Lab, rounds: int, through: str, timeout_s: float) -> int:
             text = answer.read()
             content = json.loads(text)["choices"][0]["message"]["content"] if answer.status == 200 else ""
         except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
-            say(f"round {number} of {rounds} through the {through}: no answer after {time.monotonic() - begin:.1f} s ({error})")
+            say(
+                f"round {number} of {rounds} through the {through}: no answer after {time.monotonic() - begin:.1f} s ({error})"
+            )
             return 1
         if answer.status != 200 or not content:
-            say(f"round {number} of {rounds} through the {through}: status {answer.status}, {text[:200].decode(errors='replace')}")
+            say(
+                f"round {number} of {rounds} through the {through}: status {answer.status}, {text[:200].decode(errors='replace')}"
+            )
             return 1
         print(f"  round {number:>2}: {time.monotonic() - begin:.2f} s, {len(content)} characters", flush=True)
         messages.append({"role": "assistant", "content": content})

@@ -26,7 +26,18 @@ from . import ports, processes
 
 ROOT = Path(__file__).resolve().parents[1]
 MARK = "processes.json"  # in the folder of a lab: it is ours to write over, and what it started
-WRITTEN = ("serve", "logs", "work", "cache", "state", "faults.json", "supervisord.conf", "supervisord.pid", "lab.json", MARK)
+WRITTEN = (
+    "serve",
+    "logs",
+    "work",
+    "cache",
+    "state",
+    "faults.json",
+    "supervisord.conf",
+    "supervisord.pid",
+    "lab.json",
+    MARK,
+)
 DRAIN_S = 15.0
 Lab = dict[str, Any]
 
@@ -84,7 +95,12 @@ def get(url: str, timeout_s: float = 5.0, body: Mapping[str, Any] | None = None)
 
 def ask(lab: Lab, text: str, timeout_s: float = 60.0, tokens: int = 8) -> tuple[int, bytes]:
     """One completion through the router."""
-    question = {"model": lab["model"], "messages": [{"role": "user", "content": text}], "max_tokens": tokens, "temperature": 0}
+    question = {
+        "model": lab["model"],
+        "messages": [{"role": "user", "content": text}],
+        "max_tokens": tokens,
+        "temperature": 0,
+    }
     return get(lab["instances"]["lab-router"]["url"] + "/v1/chat/completions", timeout_s, question)
 
 
@@ -191,7 +207,9 @@ def serve(folder: str) -> None:
     start(lab, instances["lab-router"]["unit"])
     wait(lab, "lab-router", begin, lambda url: get(url + "/readiness")[0] == 200)
     wait(lab, "lab-router", begin, lambda _url: ask(lab, "hello")[0] == 200, "answers")
-    say(f"{lab['engine']} engines serve at {instances['lab-router']['url']} after {time.monotonic() - begin:.0f} s ({lab['dir']})")
+    say(
+        f"{lab['engine']} engines serve at {instances['lab-router']['url']} after {time.monotonic() - begin:.0f} s ({lab['dir']})"
+    )
 
 
 def start(lab: Lab, unit: str) -> None:

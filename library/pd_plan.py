@@ -139,7 +139,12 @@ def main() -> None:
         plan = decide(given["deployment"], instances, given["infos"], asked, given["take_over"] or None)
     except PdopsError as error:
         module.fail_json(msg=str(error), **error.details)
-    result = {"changed": False, "plan": plan.as_dict(), "lines": plan_lines(plan, instances), "would_change": plan.changed}
+    result = {
+        "changed": False,
+        "plan": plan.as_dict(),
+        "lines": plan_lines(plan, instances),
+        "would_change": plan.changed,
+    }
     if module._diff:
         result["diff"] = [edit["diff"] for edit in plan.edits]
     module.exit_json(**result)

@@ -76,7 +76,9 @@ def read_asked(verb: str, given: Mapping[str, Any], instances: list[Instance]) -
     if role is not None and role not in ROLES:
         raise PdopsError(f"role={role} is unknown; it must be prefill, decode or router.")
     if role is not None and not any(item.role == role and (not wanted or item.name in wanted) for item in instances):
-        raise PdopsError(f"role={role} and instance={','.join(wanted)} have nothing in common; instances: {', '.join(names)}.")
+        raise PdopsError(
+            f"role={role} and instance={','.join(wanted)} have nothing in common; instances: {', '.join(names)}."
+        )
     scope = _text(given, "scope")
     if scope is not None and scope not in SCOPES:
         raise PdopsError(f"scope={scope} is unknown; it must be co (prefill, decode and router), decode or router.")
@@ -99,9 +101,13 @@ def read_asked(verb: str, given: Mapping[str, Any], instances: list[Instance]) -
         value = knobs.check_value(knob, raw if isinstance(raw, (bool, int, float)) else str(raw))
     if verb == "set":
         if knob is None:
-            raise PdopsError("set_knob needs a knob; type -e knob=NAME -e value=VALUE, or -e knob=NAME -e state=absent to take it off.")
+            raise PdopsError(
+                "set_knob needs a knob; type -e knob=NAME -e value=VALUE, or -e knob=NAME -e state=absent to take it off."
+            )
         if value is None and state == "present":
-            raise PdopsError(f"set_knob needs a value for {knob}; add -e value=VALUE, or -e state=absent to take it off.")
+            raise PdopsError(
+                f"set_knob needs a value for {knob}; add -e value=VALUE, or -e state=absent to take it off."
+            )
         if value is not None and state == "absent":
             raise PdopsError(f"value={value} and state=absent contradict each other; give one of them.")
     if verb == "revert" and knob is None:
@@ -109,7 +115,9 @@ def read_asked(verb: str, given: Mapping[str, Any], instances: list[Instance]) -
     if verb in ("restart", "verify") and (knob is not None or value is not None):
         raise PdopsError(f"{verb} takes no knob; use set_knob.yml, restore_knob.yml or revert_knob.yml.")
     if verb != "restart" and scope == "router":
-        raise PdopsError("scope=router would leave the engines as they are, so a knob would not take effect; leave scope out or take scope=co.")
+        raise PdopsError(
+            "scope=router would leave the engines as they are, so a knob would not take effect; leave scope out or take scope=co."
+        )
     return Asked(
         verb=verb,
         knob=knob,

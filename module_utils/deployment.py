@@ -123,7 +123,9 @@ def instance_from_variables(name: str, variables: Mapping[str, Any]) -> Instance
         raise PdopsError(f"{name}: pd_service_manager is {manager!r}; it must be systemd or supervisor.")
     config = variables.get("pd_supervisor_config")
     if manager == "supervisor" and not config:
-        raise PdopsError(f"{name}: pd_service_manager is supervisor, but pd_supervisor_config does not say where its configuration is.")
+        raise PdopsError(
+            f"{name}: pd_service_manager is supervisor, but pd_supervisor_config does not say where its configuration is."
+        )
     bootstrap = variables.get("pd_bootstrap_port")
     if bootstrap is None and role == "prefill":
         bootstrap = 8998  # SGLang's default, reference/sglang-pd.md A.1

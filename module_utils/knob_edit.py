@@ -86,7 +86,9 @@ def check_request(request: EditRequest) -> None:
     if request.state not in STATES:
         raise PdopsError(f"state {request.state!r} is unknown; it must be present, absent or restored.")
     if not request.knobs and not (request.state == "restored" and not request.expect_only):
-        raise PdopsError(f"no knob was named for {request.path}; give knobs (or, to take a whole version, state=restored with expect_only=false).")
+        raise PdopsError(
+            f"no knob was named for {request.path}; give knobs (or, to take a whole version, state=restored with expect_only=false)."
+        )
     for name, value in request.knobs.items():
         knobs.check_name(name)
         knobs.refuse_secret(name)
@@ -116,7 +118,11 @@ def _source(request: EditRequest, store: Store, now: bytes) -> tuple[bytes, dict
         return store.content(version.sha256), _told_version(version)
     if request.from_backup:
         _backup, path = _from_backup(request.path, request.from_backup)
-        return read_regular(path, MOST_BYTES), {"kind": "backup", "name": path, "told": f"backup {os.path.basename(path)}"}
+        return read_regular(path, MOST_BYTES), {
+            "kind": "backup",
+            "name": path,
+            "told": f"backup {os.path.basename(path)}",
+        }
     mine = read_script(now)
     tried = []
     for version in store.versions(request.path):
@@ -132,7 +138,10 @@ def _source(request: EditRequest, store: Store, now: bytes) -> tuple[bytes, dict
                 break
         else:
             return content, told
-    if all(mine.value(name) is not None and (value is None or mine.value(name) == value) for name, value in request.knobs.items()):
+    if all(
+        mine.value(name) is not None and (value is None or mine.value(name) == value)
+        for name, value in request.knobs.items()
+    ):
         return now, {"kind": "none", "name": "", "told": "the script itself, which has it already"}
     raise PdopsError(
         f"no stored version and no backup of {request.path} has {', '.join(request.knobs)}{' so' if any(request.knobs.values()) else ''}; "
@@ -179,7 +188,9 @@ def _check_source(request: EditRequest, content: bytes, source: Mapping[str, str
     for name, value in request.knobs.items():
         had = theirs.value(name)
         if value is not None and had != value:
-            raise PdopsError(f"{source['told']} has {name}{'=' + had if had is not None else ' not at all'}, not {value}; leave the value out to take that.")
+            raise PdopsError(
+                f"{source['told']} has {name}{'=' + had if had is not None else ' not at all'}, not {value}; leave the value out to take that."
+            )
 
 
 def _described(request: EditRequest, before: bytes, after: bytes, source: dict[str, str] | None) -> EditPlan:
@@ -188,14 +199,19 @@ def _described(request: EditRequest, before: bytes, after: bytes, source: dict[s
     values: dict[str, dict[str, str | None]] = {}
     for name in dict.fromkeys([*request.knobs, *changed]):
         pair = {"before": was.value(name), "after": becomes.value(name)}
-        values[name] = {side: knobs.MASK if value is not None and knobs.is_secret(name) else value for side, value in pair.items()}
+        values[name] = {
+            side: knobs.MASK if value is not None and knobs.is_secret(name) else value for side, value in pair.items()
+        }
     others = [
         {"sign": line.kind, "line": line.line, "text": line.text}
         for line in lines_beyond(_masked(before), _masked(after), set(request.knobs))
     ]
     named = [item for item in becomes.findings if any(name in item.sentence for name in request.knobs)]
     warnings = [f"{request.path} line {item.line}: {knobs.mask_text(item.sentence)}" for item in named]
-    warnings += [f"{path} was left by a write that a crash cut short; remove it when nobody needs it" for path in find_leftovers(os.path.dirname(request.path))]
+    warnings += [
+        f"{path} was left by a write that a crash cut short; remove it when nobody needs it"
+        for path in find_leftovers(os.path.dirname(request.path))
+    ]
     return EditPlan(request, before, after, source, values, tuple(others), tuple(warnings))
 
 
@@ -225,7 +241,14 @@ def check_syntax(path: str, content: bytes) -> None:
     if bash is None:
         raise PdopsError(f"bash is not installed here, so the new content of {path} cannot be checked; install bash.")
     try:
-        done = subprocess.run([bash, "-n", "/dev/stdin"], input=content, capture_output=True, check=False, timeout=_BASH_S, env={"PATH": os.defpath})
+        done = subprocess.run(
+            [bash, "-n", "/dev/stdin"],
+            input=content,
+            capture_output=True,
+            check=False,
+            timeout=_BASH_S,
+            env={"PATH": os.defpath},
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise PdopsError(f"the new content of {path} could not be checked by bash -n: {error}.") from None
     if done.returncode != 0:
@@ -244,7 +267,9 @@ def apply_edit(plan: EditPlan, store: Store) -> EditPlan:
     with store.lock(f"edit {request.path}"):
         now = sha256_of(read_regular(request.path, MOST_BYTES))
         if now != plan.sha256_before:
-            raise PdopsError(f"{request.path} was edited by somebody else in the meantime (sha256 {now[:12]}); look at it, then run again.")
+            raise PdopsError(
+                f"{request.path} was edited by somebody else in the meantime (sha256 {now[:12]}); look at it, then run again."
+            )
         what = request.label or f"{request.state} {', '.join(request.knobs)}"
         store.add_version(request.path, plan.before, f"before {what}", request.actor, request.change_id)
         store.put(plan.after)

@@ -54,7 +54,9 @@ def _read(path: str) -> bytes:
     except FileNotFoundError:
         raise PdopsError(f"the serve script {path} does not exist; correct pd_serve_script in the inventory.") from None
     except OSError as error:
-        raise PdopsError(f"the serve script {path} cannot be read ({error.strerror}); run with become or as its owner.") from None
+        raise PdopsError(
+            f"the serve script {path} cannot be read ({error.strerror}); run with become or as its owner."
+        ) from None
 
 
 def sources_of(path: str, store: Store) -> list[Source]:
@@ -117,7 +119,9 @@ class _Look:
         """What the running process has: ``{name: {state: set|absent|unknown, value, evidence}}``."""
         if self.status.pid is None or not names:
             return {name: {"state": "unknown", "value": None, "evidence": "no process"} for name in names}
-        return observe_knobs(self.manager, self.instance.unit, self.status, self.instance.url, sorted(names), self.instance.role)
+        return observe_knobs(
+            self.manager, self.instance.unit, self.status, self.instance.url, sorted(names), self.instance.role
+        )
 
     def edit(self, knob: str, source: Source | None, value: str | None, state: str) -> dict[str, Any]:
         """Work one edit out with the very code that would make it; a refusal is part of the answer."""
@@ -151,8 +155,10 @@ class _Look:
         except PdopsError as error:
             return {**answer, "refused": str(error), **error.details}
         masked = masked_diff(plan)
-        lines = changed_lines(knobs.mask_text(plan.before.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape"),
-                              knobs.mask_text(plan.after.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape"))
+        lines = changed_lines(
+            knobs.mask_text(plan.before.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape"),
+            knobs.mask_text(plan.after.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape"),
+        )
         return {
             **answer,
             "sha256_before": plan.sha256_before,
@@ -188,7 +194,9 @@ class _Look:
 
     def settable(self) -> list[dict[str, Any]]:
         knob = str(self.asked.knob)
-        edit = self.edit(knob, None, None if self.asked.unset else self.asked.value, "absent" if self.asked.unset else "present")
+        edit = self.edit(
+            knob, None, None if self.asked.unset else self.asked.value, "absent" if self.asked.unset else "present"
+        )
         return [edit] if edit["refused"] or edit["changed"] else []
 
     def revertible(self) -> list[dict[str, Any]]:
@@ -205,7 +213,9 @@ class _Look:
 
     def known(self, knob: str) -> bool:
         """Whether the script, a version or a backup names the knob."""
-        return knob in self.reading.active() or any(knob in read_script(source.content).active() for source in self.sources)
+        return knob in self.reading.active() or any(
+            knob in read_script(source.content).active() for source in self.sources
+        )
 
     def report(self) -> dict[str, Any]:
         edits: list[dict[str, Any]] = []
@@ -222,11 +232,19 @@ class _Look:
             edit["in_effect"] = self._same(seen, edit["after"])
         answer: dict[str, Any] = {
             "role": self.instance.role,
-            "unit": {"state": self.status.state, "pid": self.status.pid, "started_ticks": self.status.started_ticks, "age_s": self.status.age_s},
+            "unit": {
+                "state": self.status.state,
+                "pid": self.status.pid,
+                "started_ticks": self.status.started_ticks,
+                "age_s": self.status.since_s,
+            },
             "script": {
                 "path": self.instance.serve_script,
                 "sha256": hashlib.sha256(self.content).hexdigest(),
-                "findings": [{"line": item.line, "code": item.code, "said": knobs.mask_text(item.sentence)} for item in self.reading.findings],
+                "findings": [
+                    {"line": item.line, "code": item.code, "said": knobs.mask_text(item.sentence)}
+                    for item in self.reading.findings
+                ],
             },
             "sources": [source.as_dict() for source in self.sources],
             "intended": {name: value for name, value in self.now.items()},
@@ -239,7 +257,9 @@ class _Look:
             answer["knob"] = {
                 "known": self.known(self.asked.knob),
                 "script": self.now.get(self.asked.knob),
-                "running": f"={seen['value']} ({seen['evidence']})" if seen["state"] == "set" else f"{seen['state']} ({seen['evidence']})",
+                "running": f"={seen['value']} ({seen['evidence']})"
+                if seen["state"] == "set"
+                else f"{seen['state']} ({seen['evidence']})",
             }
         return answer
 
@@ -252,7 +272,9 @@ class _Look:
                 rows.append({"knob": name, "script": value, "running": seen["value"], "evidence": seen["evidence"]})
         knob = self.asked.knob
         if knob and knob not in self.now and knob not in self.reading.active() and running[knob]["state"] == "set":
-            rows.append({"knob": knob, "script": None, "running": running[knob]["value"], "evidence": running[knob]["evidence"]})
+            rows.append(
+                {"knob": knob, "script": None, "running": running[knob]["value"], "evidence": running[knob]["evidence"]}
+            )
         return rows
 
     @staticmethod

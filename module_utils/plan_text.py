@@ -33,7 +33,9 @@ def plan_lines(plan: Plan, instances: list[Instance]) -> list[str]:
         lines.append(f"stop {stop}, then start {' -> '.join(plan.restart)}")
         lines += [f"  {name}: {plan.why.get(name, '')}" for name in plan.restart]
         worst = sum(by_name[name].load_timeout_s for name in plan.restart)
-        lines.append(f"  requests fail from the router's stop until its gates pass; at most {worst:.0f} s of loading are waited for")
+        lines.append(
+            f"  requests fail from the router's stop until its gates pass; at most {worst:.0f} s of loading are waited for"
+        )
     else:
         lines.append("restart nothing")
     lines += [f"note: {sentence}" for sentence in plan.warnings]

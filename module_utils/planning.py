@@ -59,7 +59,9 @@ class Sight:
             self.by_name.update(info["instances"])
         missing = [item.name for item in self.instances if item.name not in self.by_name]
         if missing:
-            raise PdopsError(f"nothing is known of {', '.join(missing)}: its machine did not answer; nothing was changed.")
+            raise PdopsError(
+                f"nothing is known of {', '.join(missing)}: its machine did not answer; nothing was changed."
+            )
 
     def called(self, name: str) -> str:
         """The role where it is the only one of its kind, else the instance's name."""
@@ -75,7 +77,9 @@ def _shown(value: str | None) -> str:
     return "unset" if value is None else f"={value}"
 
 
-def decide(deployment: str, instances: list[Instance], infos: list[Info], asked: Asked, take_over: str | None = None) -> Plan:
+def decide(
+    deployment: str, instances: list[Instance], infos: list[Info], asked: Asked, take_over: str | None = None
+) -> Plan:
     """Turn what was asked and seen into a :class:`Plan`, or refuse with one sentence."""
     sight = Sight(instances, infos)
     found, superseded = _left_behind(sight, take_over, reading_only=asked.verb == "verify")
@@ -221,7 +225,9 @@ def _stale_plan(deployment: str, sight: Sight, asked: Asked, row: Mapping[str, A
 
 
 def _past(verb: str) -> str:
-    return {"restore": "restored", "set": "set", "revert": "reverted", "restart": "restarted", "verify": "verified"}[verb]
+    return {"restore": "restored", "set": "set", "revert": "reverted", "restart": "restarted", "verify": "verified"}[
+        verb
+    ]
 
 
 def _scope_of_edit(sight: Sight, asked: Asked, names: list[str]) -> str:
@@ -233,7 +239,9 @@ def _scope_of_edit(sight: Sight, asked: Asked, names: list[str]) -> str:
     if asked.scope:
         roles = {item.role for item in sight.instances if item.name in names}
         if asked.scope == "decode" and roles != {"decode"}:
-            raise PdopsError(f"scope=decode does not restart {', '.join(sorted(roles - {'decode'}))}, whose script changes; take scope=co.")
+            raise PdopsError(
+                f"scope=decode does not restart {', '.join(sorted(roles - {'decode'}))}, whose script changes; take scope=co."
+            )
         return asked.scope
     roles = {item.role for item in sight.instances if item.name in names}
     return "router" if roles == {"router"} else "co"
@@ -247,7 +255,8 @@ def _edit_named(deployment: str, sight: Sight, asked: Asked) -> Plan:
         known = [
             item.name
             for item in sight.instances
-            if (sight.by_name[item.name].get("knob") or {}).get("known") or any(e["instance"] == item.name for e in edits if e["before"] is not None)
+            if (sight.by_name[item.name].get("knob") or {}).get("known")
+            or any(e["instance"] == item.name for e in edits if e["before"] is not None)
         ]
         if len(known) != 1:
             seen = f"{len(known)} instances have or had it" if known else "no script here has or had it"
@@ -298,7 +307,12 @@ def _edit_plan(deployment: str, sight: Sight, asked: Asked, edits: list[dict[str
     )
     if not late:
         # Judged on three things: intended, file, running process. The process has it already.
-        return Plan(**{**plan.__dict__, "warnings": (*plan.warnings, "the running process has the value already, so nothing is restarted")})
+        return Plan(
+            **{
+                **plan.__dict__,
+                "warnings": (*plan.warnings, "the running process has the value already, so nothing is restarted"),
+            }
+        )
     scope = _scope_of_edit(sight, asked, late)
     plan = _with_restart(plan, sight, scope, "restarted with it, so that the pair meets afresh")
     others = [row for row in _stale_elsewhere(sight, edits, plan.restart)]
@@ -323,7 +337,9 @@ def _restart(deployment: str, sight: Sight, asked: Asked) -> Plan:
     scope = asked.scope or ("decode" if asked.role == "decode" else "router" if asked.role == "router" else "co")
     names = _in_scope(sight, scope)
     if asked.instances and not set(asked.instances) <= set(names):
-        raise PdopsError(f"instance={','.join(asked.instances)} is not in scope={scope}, which restarts {', '.join(names)}.")
+        raise PdopsError(
+            f"instance={','.join(asked.instances)} is not in scope={scope}, which restarts {', '.join(names)}."
+        )
     plan = Plan(
         deployment,
         "restart",

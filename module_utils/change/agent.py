@@ -47,7 +47,9 @@ def pack() -> bytes:
         else:
             files[f"{_PACKAGE}/{inner}.py"] = _source(module)
     if f"{_PACKAGE}/change/guard.py" not in files:
-        raise PdopsError("the agent cannot be packed: its guard is not imported; this is a fault in pdops, please report it.")
+        raise PdopsError(
+            "the agent cannot be packed: its guard is not imported; this is a fault in pdops, please report it."
+        )
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, text in sorted(files.items()):
@@ -83,7 +85,9 @@ def start_guard(store: Store, agent: str, change_id: str, under_systemd: bool) -
         command = ["systemd-run", "--quiet", "--collect", f"--unit={unit}", "--property=KillMode=process", *command]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
         if done.returncode != 0:
-            raise PdopsError(f"the guard of change {change_id} could not be started: {done.stderr.strip()}; nothing was changed.")
+            raise PdopsError(
+                f"the guard of change {change_id} could not be started: {done.stderr.strip()}; nothing was changed."
+            )
         return
     log = os.path.join(store.state_dir, "agent", "guard.log")
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -98,6 +102,8 @@ def start_guard(store: Store, agent: str, change_id: str, under_systemd: bool) -
             cwd="/",
         )
     except OSError as error:
-        raise PdopsError(f"the guard of change {change_id} could not be started: {error}; nothing was changed.") from None
+        raise PdopsError(
+            f"the guard of change {change_id} could not be started: {error}; nothing was changed."
+        ) from None
     finally:
         os.close(descriptor)

@@ -41,7 +41,9 @@ class Book:
             with open(path, "rb") as source:
                 loaded = json.loads(source.read())
         except FileNotFoundError:
-            raise PdopsError(f"there is no change {change_id} under {self.folder}; see `ansible-playbook verify.yml`.") from None
+            raise PdopsError(
+                f"there is no change {change_id} under {self.folder}; see `ansible-playbook verify.yml`."
+            ) from None
         except (OSError, ValueError) as error:
             raise PdopsError(f"the record {path} cannot be read ({error}); move it away after looking at it.") from None
         if not isinstance(loaded, dict) or loaded.get("id") != change_id:
@@ -57,7 +59,9 @@ class Book:
         except OSError as error:
             raise PdopsError(f"{self.folder} cannot be read ({error}); run as the user who owns it.") from None
         # Temporary files of a write that a crash cut short are no records.
-        records = [self.load(name[:-5]) for name in sorted(names) if name.endswith(".json") and not name.startswith(".")]
+        records = [
+            self.load(name[:-5]) for name in sorted(names) if name.endswith(".json") and not name.startswith(".")
+        ]
         return sorted(records, key=lambda item: str(item["opened"]))
 
     def open_for(self, instances: Iterable[Mapping[str, Any]]) -> rules.Record | None:

@@ -185,7 +185,11 @@ def summary_of(record: Record) -> dict[str, Any]:
 def held_sentence(record: Record) -> str:
     """Tell a second operator who has the deployment, since when, for what, until when, and how to take over."""
     left = lease_left_s(record)
-    until = f"its lease runs {left:.0f} s more" if left > 0 else "its lease is over and its guard is about to put the old state back"
+    until = (
+        f"its lease runs {left:.0f} s more"
+        if left > 0
+        else "its lease is over and its guard is about to put the old state back"
+    )
     return (
         f"{record['deployment']} is held by change {record['id']} ({record['summary']}) of {who.told(record['leader'])}, "
         f"open since {record['opened']}, now at '{last_step(record)}'; {until}. "

@@ -15,8 +15,8 @@ from ..errors import PdopsError
 from ..gates.base import PASSED
 from ..gates.ladder import run_ladder
 from ..gates.request import target_from
-from ..services.instance import Request, bring
 from ..services import manager_for
+from ..services.instance import Request, bring
 from ..store.atomic import replace_file
 from . import record as rules
 from .book import Book
@@ -50,13 +50,15 @@ def restore_files(book: Book, record: Mapping[str, Any]) -> list[str]:
         now = _sha256(path)
         if now == item["sha256_before"]:
             continue
-        if now != item["sha256_after"]:
+        if now is None or now != item["sha256_after"]:
             drifted.append(f"{path} is neither the old nor the new content (sha256 {str(now)[:12]})")
             continue
         content = book.store.content(item["sha256_before"])
         with book.store.lock(f"rollback {record['id']}"):
             replace_file(path, content, expect_sha256=now)
-            book.store.add_version(path, content, f"rollback of {record['id']}", record["leader"].get("user") or "guard", record["id"])
+            book.store.add_version(
+                path, content, f"rollback of {record['id']}", record["leader"].get("user") or "guard", record["id"]
+            )
         said.append(f"{os.path.basename(path)} is back at {item['sha256_before'][:12]}")
     if drifted:
         raise PdopsError(
@@ -115,7 +117,10 @@ def roll_back(book: Book, change_id: str) -> rules.Record:
             book.note_rollback(change_id, "serving", instance.name, f"after {time.monotonic() - begin:.1f} s")
     except PdopsError as error:
         tail = "".join(f"\n  log: {line}" for line in error.details.get("log_tail", []))
-        versions = ", ".join(f"{item['path']}: old {item['sha256_before'][:12]}, new {item['sha256_after'][:12]}" for item in record["files"])
+        versions = ", ".join(
+            f"{item['path']}: old {item['sha256_before'][:12]}, new {item['sha256_after'][:12]}"
+            for item in record["files"]
+        )
         return book.set_state(
             change_id,
             "rollback-failed",

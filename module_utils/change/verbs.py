@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import PdopsError
 from ..knob_edit import EditRequest, apply_edit, masked_diff, plan_edit
 from ..store.store import Store
-from . import agent, guard
+from . import agent, guard, who
 from . import record as rules
 from .book import Book, now_utc
 
@@ -25,7 +25,10 @@ def run(params: Params, check_mode: bool) -> dict[str, Any]:
     if verb == "status":
         return _told(book.load(params["change_id"]), changed=False)
     if check_mode:
-        return {"changed": verb in ("begin", "apply", "rollback"), "skipped_effect": f"{verb} is not done in check mode"}
+        return {
+            "changed": verb in ("begin", "apply", "rollback"),
+            "skipped_effect": f"{verb} is not done in check mode",
+        }
     return {
         "begin": _begin,
         "renew": _renew,
@@ -94,13 +97,15 @@ def request_of(edit: Mapping[str, Any], record: rules.Record) -> EditRequest:
         expect_only=bool(asked.get("expect_only", True)),
         expect_sha256=edit["sha256_before"],
         label=f"{record['verb']} {edit['knob']}",
-        actor=rules.who.told(record["leader"]),
+        actor=who.told(record["leader"]),
         change_id=record["id"],
     )
 
 
 def _apply(book: Book, params: Params) -> dict[str, Any]:
-    record = book.note_step(params["change_id"], "apply", "", f"{len(params['edits'])} scripts", float(params["budget_s"]))
+    record = book.note_step(
+        params["change_id"], "apply", "", f"{len(params['edits'])} scripts", float(params["budget_s"])
+    )
     applied = []
     diffs = []
     for edit in params["edits"]:
@@ -110,9 +115,18 @@ def _apply(book: Book, params: Params) -> dict[str, Any]:
             continue  # re-entered after a cut connection: this one is done
         plan = plan_edit(request_of(edit, record), book.store)
         if plan.sha256_after != edit["sha256_after"]:
-            raise PdopsError(f"{edit['path']}: the edit would not give what the plan showed; nothing of it was written, run again.")
+            raise PdopsError(
+                f"{edit['path']}: the edit would not give what the plan showed; nothing of it was written, run again."
+            )
         apply_edit(plan, book.store)
-        applied.append({"instance": edit["instance"], "path": edit["path"], "before": plan.sha256_before, "after": plan.sha256_after})
+        applied.append(
+            {
+                "instance": edit["instance"],
+                "path": edit["path"],
+                "before": plan.sha256_before,
+                "after": plan.sha256_after,
+            }
+        )
         diffs.append(masked_diff(plan))
     return {**_told(book.load(record["id"]), changed=bool(applied)), "applied": applied, "diff": diffs}
 
@@ -125,7 +139,9 @@ def _rollback(book: Book, params: Params) -> dict[str, Any]:
     """Hand the rollback to the guard: one way back, whether a controller still lives or not."""
     record = book.load(params["change_id"])
     if record["state"] in ("open", "rollback-failed"):
-        record = book.set_state(record["id"], "rolling-back", params["said"] or "asked for", ("open", "rollback-failed"))
+        record = book.set_state(
+            record["id"], "rolling-back", params["said"] or "asked for", ("open", "rollback-failed")
+        )
     elif record["state"] in ("confirmed", "superseded"):
         rules.require_open(record, "rollback")
     if record["state"] == "rolling-back":

@@ -135,7 +135,9 @@ def read_regular(path: str, most: int) -> bytes:
         if not stat.S_ISREG(status.st_mode):
             raise PdopsError(f"{path} is no regular file; name the script itself.")
         if status.st_size > most:
-            raise PdopsError(f"{path} has {status.st_size} bytes, which is too much for a script (at most {most}); name the script itself.")
+            raise PdopsError(
+                f"{path} has {status.st_size} bytes, which is too much for a script (at most {most}); name the script itself."
+            )
         return source.read()
 
 
@@ -145,12 +147,20 @@ def check_replaceable(path: str) -> None:
     folder = os.path.dirname(real)
     status = os.stat(real)
     if status.st_nlink > 1:
-        raise PdopsError(f"{path} has {status.st_nlink} hard links, and replacing it would part them; make it a single file or a symlink first.")
+        raise PdopsError(
+            f"{path} has {status.st_nlink} hard links, and replacing it would part them; make it a single file or a symlink first."
+        )
     if not os.access(folder, os.W_OK | os.X_OK):
-        reason = "its file system is read-only" if os.statvfs(folder).f_flag & os.ST_RDONLY else "this user may not write there"
+        reason = (
+            "its file system is read-only"
+            if os.statvfs(folder).f_flag & os.ST_RDONLY
+            else "this user may not write there"
+        )
         raise PdopsError(f"{path} cannot be replaced, since {reason} ({folder}); run with become or as its owner.")
     if os.geteuid() != 0 and status.st_uid != os.geteuid():
-        raise PdopsError(f"{path} belongs to another user (uid {status.st_uid}), and a replacement could not keep that; run with become.")
+        raise PdopsError(
+            f"{path} belongs to another user (uid {status.st_uid}), and a replacement could not keep that; run with become."
+        )
     sticky = os.stat(folder)
     if sticky.st_mode & stat.S_ISVTX and os.geteuid() not in (0, status.st_uid, sticky.st_uid):
         raise PdopsError(f"{path} cannot be replaced in the sticky folder {folder} by this user; run with become.")

@@ -36,9 +36,13 @@ def locked(path: str, purpose: str, wait_s: float) -> Iterator[None]:
                 if error.errno not in (errno.EAGAIN, errno.EACCES):
                     raise PdopsError(f"the lock {path} cannot be taken: {why(error)}.") from None
                 if time.monotonic() >= deadline:
-                    raise PdopsError(f"{_holder(descriptor)} has held the lock {path} for more than {wait_s:.0f} s; wait for it, then run again.") from None
+                    raise PdopsError(
+                        f"{_holder(descriptor)} has held the lock {path} for more than {wait_s:.0f} s; wait for it, then run again."
+                    ) from None
                 time.sleep(0.05)
-        note = json.dumps({"pid": os.getpid(), "purpose": purpose, "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
+        note = json.dumps(
+            {"pid": os.getpid(), "purpose": purpose, "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+        )
         try:
             os.ftruncate(descriptor, 0)
             os.lseek(descriptor, 0, os.SEEK_SET)

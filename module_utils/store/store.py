@@ -111,7 +111,10 @@ class Store:
 
     def _index(self, path: str) -> str:
         real = os.path.realpath(path)
-        return self._path("files", f"{re.sub('[^A-Za-z0-9._-]', '_', os.path.basename(real))[:60]}-{sha256_of(os.fsencode(real))[:16]}.jsonl")
+        return self._path(
+            "files",
+            f"{re.sub('[^A-Za-z0-9._-]', '_', os.path.basename(real))[:60]}-{sha256_of(os.fsencode(real))[:16]}.jsonl",
+        )
 
     def put(self, content: bytes) -> str:
         """Store a content once; return its sha256. An object that is there and damaged is written anew."""
@@ -169,7 +172,9 @@ class Store:
             if len(versions) > 1:
                 return versions[1]
             raise PdopsError(f"{path} has no previous version in {self.state_dir}.")
-        match = [item for item in versions if item.label == wanted or (len(wanted) >= 6 and item.sha256.startswith(wanted))]
+        match = [
+            item for item in versions if item.label == wanted or (len(wanted) >= 6 and item.sha256.startswith(wanted))
+        ]
         if len({item.sha256 for item in match}) == 1:
             return match[0]
         listed = ", ".join(item.told for item in versions[:10]) or "none"
@@ -183,7 +188,9 @@ class Store:
         noted = dict(entry)
         if isinstance(noted.get("knobs"), Mapping):
             noted["knobs"] = {
-                name: mask_env({name: str(value)})[name] if value is not None and not isinstance(value, Mapping) else value
+                name: mask_env({name: str(value)})[name]
+                if value is not None and not isinstance(value, Mapping)
+                else value
                 for name, value in noted["knobs"].items()
             }
         row = {"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "pid": os.getpid(), **noted}

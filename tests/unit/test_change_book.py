@@ -27,7 +27,17 @@ def book(tmp_path: Path) -> Book:
 def record(change_id: str, leader: who.Leader | None = None, **more: Any) -> rules.Record:
     files = [{"instance": "d", "path": "/d.sh", "sha256_before": "old", "sha256_after": "new", "knobs": {}}]
     return {
-        **rules.new_record(change_id, "lab", "restore", f"summary of {change_id}", leader or who.this_process("alice"), files, INSTANCES, 60, now_utc()),
+        **rules.new_record(
+            change_id,
+            "lab",
+            "restore",
+            f"summary of {change_id}",
+            leader or who.this_process("alice"),
+            files,
+            INSTANCES,
+            60,
+            now_utc(),
+        ),
         **more,
     }
 

@@ -22,7 +22,9 @@ def record(change_id: str = "one-1", files: list[dict[str, Any]] | None = None, 
         "restore",
         "restored A=1 on decode",
         who.this_process("alice"),
-        files if files is not None else [{"instance": "d", "path": "/d.sh", "sha256_before": "old", "sha256_after": "new", "knobs": {}}],
+        files
+        if files is not None
+        else [{"instance": "d", "path": "/d.sh", "sha256_before": "old", "sha256_after": "new", "knobs": {}}],
         [{"name": "d", "unit": "sglang-d", "serve_script": "/d.sh"}],
         60.0,
         NOW,
@@ -71,7 +73,10 @@ def test_taking_over_inherits_what_the_former_change_left_unconfirmed() -> None:
 
 def test_a_file_that_both_changes_edit_goes_back_to_before_the_first() -> None:
     former = record("one-1")
-    mine = record("two-2", files=[{"instance": "d", "path": "/d.sh", "sha256_before": "new", "sha256_after": "newer", "knobs": {}}])
+    mine = record(
+        "two-2",
+        files=[{"instance": "d", "path": "/d.sh", "sha256_before": "new", "sha256_after": "newer", "knobs": {}}],
+    )
     joined = rules.inherit(mine, former)
     assert [(item["sha256_before"], item["sha256_after"]) for item in joined["files"]] == [("old", "newer")]
 

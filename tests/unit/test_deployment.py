@@ -28,7 +28,12 @@ def variables(**more: Any) -> dict[str, Any]:
 def test_an_instance_is_read_from_inventory_variables() -> None:
     found = instance_from_variables("dsv4-decode", variables(pd_load_timeout_s="120"))
 
-    assert (found.role, found.url, found.machine, found.load_timeout_s) == ("decode", "http://127.0.0.1:30001", "gpu1", 120.0)
+    assert (found.role, found.url, found.machine, found.load_timeout_s) == (
+        "decode",
+        "http://127.0.0.1:30001",
+        "gpu1",
+        120.0,
+    )
     assert found.manager == "systemd"
     assert instance_from_dict(found.as_dict()) == found
 

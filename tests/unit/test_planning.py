@@ -183,7 +183,9 @@ def test_verify_reports_an_open_change_and_does_not_stumble_over_it() -> None:
 
 def test_a_rollback_that_happened_without_a_controller_is_told() -> None:
     gone = {**OPEN, "state": "rolled-back", "ended": "T1", "reason": "nobody confirmed it"}
-    assert "was rolled-back by its guard at T1: nobody confirmed it" in plan("restore", info(unreported=[gone])).found[0]
+    assert (
+        "was rolled-back by its guard at T1: nobody confirmed it" in plan("restore", info(unreported=[gone])).found[0]
+    )
 
 
 @pytest.mark.parametrize(

@@ -220,7 +220,10 @@ class TestUsable:
 
 class TestLock:
     def test_the_second_is_told_who_holds_it(self, store: Store) -> None:
-        with store.lock("a long verb"), pytest.raises(PdopsError, match=rf"process {os.getpid()} \(a long verb, since "):
+        with (
+            store.lock("a long verb"),
+            pytest.raises(PdopsError, match=rf"process {os.getpid()} \(a long verb, since "),
+        ):
             with Store(store.state_dir).lock("mine", wait_s=0.1):
                 raise AssertionError("two at once")
 
@@ -232,7 +235,9 @@ class TestLock:
             "lock = Store(sys.argv[2]).lock('x'); lock.__enter__(); print('held', flush=True); input()"
         )
         collections = str(Path(__file__).resolve().parents[3] / "collections")
-        with subprocess.Popen([sys.executable, "-c", program, collections, store.state_dir], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        with subprocess.Popen(
+            [sys.executable, "-c", program, collections, store.state_dir], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as child:
             assert child.stdout is not None and child.stdout.readline() == b"held\n"
             child.kill()
             child.wait()
