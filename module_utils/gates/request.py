@@ -86,6 +86,6 @@ def target_from(options: Mapping[str, Any]) -> Target:
         started_after=options.get("started_after"),
         workers=tuple(options.get("workers") or ()),
         model=options.get("model"),
-        request_timeout_s=options["request_timeout_s"],
+        request_timeout_s=float(options.get("request_timeout_s") or 60.0),
         watched=tuple(watched),
     )

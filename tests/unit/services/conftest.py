@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Real supervisords, and a folder with stand-ins for systemctl and journalctl."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import supervised
+
+
+@pytest.fixture
+def supervisord():
+    """A function that starts a supervisord with programs."""
+    started = []
+
+    def start(programs, **options):
+        started.append(supervised.Supervised(programs, **options))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.close()
+
+
+class FakeSystemd:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("units", "journal", "bin", "cgroup"):
+            (folder / name).mkdir()
+        for name in ("systemctl", "journalctl"):
+            script = folder / "bin" / name
+            source = Path(__file__).parent / "fake_systemd.py"
+            script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{source}" {name} "$@"\n')
+            script.chmod(script.stat().st_mode | stat.S_IXUSR)
+
+    def unit(self, name: str, command: list, **more) -> None:
+        (self.folder / "units" / name).write_text(json.dumps({"exec": command, **more}))
+
+    def calls(self) -> list[str]:
+        path = self.folder / "calls"
+        return path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.fixture
+def fake_systemd(tmp_path, monkeypatch):
+    folder = tmp_path / "systemd"
+    folder.mkdir()
+    fake = FakeSystemd(folder)
+    monkeypatch.setenv("PATH", f"{folder / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("PDOPS_FAKE_SYSTEMD", str(folder))
+    yield fake
+    for path in (folder / "state").iterdir() if (folder / "state").exists() else ():
+        pid = int(json.loads(path.read_text())["ExecMainPID"])
+        if pid:
+            try:
+                os.killpg(pid, 9)
+            except OSError:
+                pass
