@@ -169,11 +169,7 @@ def plan_edit(request: EditRequest, store: Store) -> EditPlan:
         after, source = _source(request, store, before)
         _check_source(request, after, source)
     else:
-        for name, value in request.knobs.items():
-            if request.state == "absent" or value is None:
-                after = unset_knob(after, name)
-            else:
-                after = set_knob(after, name, value)
+        after = _edited(request, before)
     plan = _described(request, before, after, source)
     if plan.changed:
         if plan.other_lines and request.expect_only:
@@ -181,6 +177,18 @@ def plan_edit(request: EditRequest, store: Store) -> EditPlan:
         check_replaceable(request.path)
         check_syntax(request.path, after)
     return plan
+
+
+def _edited(request: EditRequest, content: bytes) -> bytes:
+    for name, value in request.knobs.items():
+        try:
+            if request.state == "absent" or value is None:
+                content = unset_knob(content, name)
+            else:
+                content = set_knob(content, name, value)
+        except PdopsError as error:
+            raise PdopsError(f"{request.path}: {error}", **error.details) from None
+    return content
 
 
 def _check_source(request: EditRequest, content: bytes, source: Mapping[str, str]) -> None:

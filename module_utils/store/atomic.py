@@ -130,10 +130,11 @@ def read_regular(path: str, most: int) -> bytes:
         raise PdopsError(f"{path} does not exist; correct the path.") from None
     except OSError as error:
         raise PdopsError(f"{path} cannot be read ({error.strerror}); run with become or as its owner.") from None
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise PdopsError(f"{path} is no regular file; name the script itself.")
     with os.fdopen(descriptor, "rb") as source:
-        status = os.fstat(source.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise PdopsError(f"{path} is no regular file; name the script itself.")
         if status.st_size > most:
             raise PdopsError(
                 f"{path} has {status.st_size} bytes, which is too much for a script (at most {most}); name the script itself."

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.pdops.sglang.plugins.module_utils.errors import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.knob_edit import (
+    EditPlan,
+    EditRequest,
+    apply_edit,
+    masked_diff,
+    plan_edit,
+)
+from ansible_collections.pdops.sglang.plugins.module_utils.store.store import Store
+
+CASES = Path(__file__).parent / "scripts" / "cases"
+KNOB = "SGLANG_SM120_MMA_TARGET_CTAS"
+LINE = f"export {KNOB}=512   # A/B: +12.8% at C64, +5.7% at C96\n"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path / "state"))
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    """The field's decode script after the hurried revert, with the backup beside it."""
+    path = tmp_path / "serve_dsv4_decode.sh"
+    shutil.copy(CASES / "01_dsv4_decode.reverted.sh", path)
+    shutil.copy(CASES / "01_dsv4_decode.sh", tmp_path / "serve_dsv4_decode.sh.pretgt_revert_2025.bak")
+    return path
+
+
+def run(script: Path, store: Store, **asked: Any) -> EditPlan:
+    return apply_edit(plan_edit(EditRequest(path=str(script), **asked), store), store)
+
+
+def untouched(script: Path, store: Store) -> bool:
+    return script.read_bytes() == (CASES / "01_dsv4_decode.reverted.sh").read_bytes() and not os.path.exists(
+        store.state_dir
+    )
+
+
+def test_restoring_out_of_the_backup_brings_back_that_one_line_byte_for_byte(script: Path, store: Store) -> None:
+    plan = run(script, store, knobs={KNOB: None}, state="restored", from_backup="pretgt_revert_2025")
+    assert script.read_bytes() == (CASES / "01_dsv4_decode.sh").read_bytes()
+    assert plan.knobs == {KNOB: {"before": None, "after": "512"}}
+    assert plan.other_lines == ()
+    assert [item.label for item in store.versions(str(script))] == [f"restored {KNOB}", f"before restored {KNOB}"]
+    assert store.content(store.versions(str(script))[1].sha256) == (CASES / "01_dsv4_decode.reverted.sh").read_bytes()
+
+
+def test_without_a_source_the_best_one_is_found_and_named(script: Path, store: Store) -> None:
+    plan = run(script, store, knobs={KNOB: None}, state="restored")
+    assert plan.source is not None and plan.source["told"] == "backup serve_dsv4_decode.sh.pretgt_revert_2025.bak"
+    assert not run(script, store, knobs={KNOB: None}, state="restored").changed
+
+
+def test_a_backup_that_differs_in_two_lines_is_refused_with_both_shown(script: Path, store: Store) -> None:
+    backup = script.with_name("serve_dsv4_decode.sh.pretgt_revert_2025.bak")
+    backup.write_bytes(backup.read_bytes().replace(b"WAITING_TIMEOUT=120", b"WAITING_TIMEOUT=600"))
+    with pytest.raises(PdopsError) as refused:
+        run(script, store, knobs={KNOB: None}, state="restored", from_backup="pretgt_revert_2025")
+    assert "was not touched" in str(refused.value)
+    shown = [(line["sign"], line["text"].strip()) for line in refused.value.details["other_lines"]]
+    assert shown == [
+        ("-", "export SGLANG_DISAGGREGATION_WAITING_TIMEOUT=120"),
+        ("+", "export SGLANG_DISAGGREGATION_WAITING_TIMEOUT=600"),
+    ]
+    assert untouched(script, store)
+    # Unless told so.
+    run(script, store, knobs={KNOB: None}, state="restored", from_backup="pretgt_revert_2025", expect_only=False)
+    assert script.read_bytes() == backup.read_bytes()
+
+
+def test_set_and_unset_are_idempotent_and_every_version_stays(script: Path, store: Store) -> None:
+    first = script.read_bytes()
+    assert run(script, store, knobs={KNOB: "512"}).changed
+    assert not run(script, store, knobs={KNOB: "512"}).changed
+    assert run(script, store, knobs={KNOB: "768"}).changed
+    assert run(script, store, knobs={KNOB: None}).changed
+    assert script.read_bytes() == first
+    assert run(script, store, knobs={KNOB: "512"}, state="present").changed
+    assert run(script, store, knobs={KNOB: None}, state="absent").changed
+    contents = {store.content(item.sha256) for item in store.versions(str(script))}
+    assert len(contents) == 3
+    assert len(store.journal()) == 5
+
+
+def test_a_version_is_restored_by_label_and_prefix(script: Path, store: Store) -> None:
+    first = script.read_bytes()
+    run(script, store, knobs={KNOB: "512"})
+    sha = store.versions(str(script))[1].sha256
+    run(script, store, knobs={KNOB: None}, state="restored", from_version=sha[:8])
+    assert script.read_bytes() == first
+
+
+def test_planning_writes_nothing(script: Path, store: Store) -> None:
+    plan_edit(EditRequest(path=str(script), knobs={KNOB: "512"}), store)
+    assert untouched(script, store)
+
+
+def test_an_edit_by_hand_between_plan_and_apply_is_refused(script: Path, store: Store) -> None:
+    plan = plan_edit(EditRequest(path=str(script), knobs={KNOB: "512"}), store)
+    script.write_bytes(script.read_bytes() + b"# by hand\n")
+    with pytest.raises(PdopsError, match="edited by somebody else in the meantime"):
+        apply_edit(plan, store)
+    assert script.read_bytes().endswith(b"# by hand\n")
+    with pytest.raises(PdopsError, match="is not what it was"):
+        run(script, store, knobs={KNOB: "512"}, expect_sha256=plan.sha256_before)
+
+
+def test_secrets_are_masked_on_both_sides_and_refused_as_knobs(tmp_path: Path, store: Store) -> None:
+    script = tmp_path / "08.sh"
+    shutil.copy(CASES / "08_duplicate_and_secret.sh", script)
+    plan = run(script, store, knobs={KNOB: "768"})
+    shown = repr(masked_diff(plan)) + repr(plan.knobs) + repr(store.journal())
+    assert "hf_example" not in shown and "not-a-real-key" not in shown
+    assert b"hf_example" in script.read_bytes()
+    with pytest.raises(PdopsError, match="HF_TOKEN"):
+        run(script, store, knobs={"HF_TOKEN": "x"})
+
+
+def test_a_result_that_is_no_valid_bash_is_not_written(tmp_path: Path, store: Store) -> None:
+    script = tmp_path / "serve.sh"
+    script.write_text("#!/bin/bash\nexport A=1\nexec python3 x\n")
+    (tmp_path / "serve.sh.bak").write_text("#!/bin/bash\nexport A=1\nif true; then\nexec python3 x\n")
+    with pytest.raises(PdopsError, match="is no valid bash, so it was not written: serve.sh"):
+        run(script, store, knobs={"A": None}, state="restored", from_backup="bak", expect_only=False)
+    assert script.read_text() == "#!/bin/bash\nexport A=1\nexec python3 x\n"
+
+
+def test_what_cannot_be_edited_safely_is_refused_naming_script_and_line(tmp_path: Path, store: Store) -> None:
+    script = tmp_path / "broken.sh"
+    script.write_text("#!/bin/bash\nexport A=1\nif true; then\nexec python3 x\n")
+    with pytest.raises(PdopsError, match=r"broken.sh: .*line 3"):
+        run(script, store, knobs={"A": "2"})
+    assert "export A=1" in script.read_text()
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"knobs": {}}, "no knob was named"),
+        ({"knobs": {"1X": "1"}}, "1X"),
+        ({"knobs": {KNOB: "1"}, "state": "absent"}, "takes no value"),
+        ({"knobs": {KNOB: "1"}, "from_backup": "x"}, "belong to state=restored"),
+        ({"knobs": {KNOB: None}, "state": "restored", "from_backup": "x", "from_version": "y"}, "give one of them"),
+        (
+            {"knobs": {KNOB: None}, "state": "restored", "from_backup": "nosuch"},
+            "beside it lie: serve_dsv4_decode.sh.pretgt_revert_2025.bak",
+        ),
+        ({"knobs": {KNOB: None}, "state": "restored", "from_version": "abcdef"}, "stored versions: none"),
+        (
+            {"knobs": {KNOB: "768"}, "state": "restored", "from_backup": "pretgt_revert_2025"},
+            f"has {KNOB}=512, not 768",
+        ),
+        ({"knobs": {"SGLANG_NOT_THERE": None}, "state": "restored"}, "no stored version and no backup"),
+        ({"knobs": {KNOB: "1"}, "state": "gone"}, "must be present, absent or restored"),
+    ],
+)
+def test_wrong_requests_are_one_sentence_and_touch_nothing(
+    script: Path, store: Store, asked: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(PdopsError) as refused:
+        run(script, store, **asked)
+    assert words in str(refused.value)
+    assert untouched(script, store)
+
+
+def test_paths_that_are_no_script_are_refused(tmp_path: Path, store: Store) -> None:
+    for path, words in (
+        (tmp_path / "no.sh", "does not exist"),
+        (tmp_path, "no regular file"),
+        (Path("relative.sh"), "is not absolute"),
+    ):
+        with pytest.raises(PdopsError, match=words):
+            run(path, store, knobs={KNOB: "1"})
+    os.mkfifo(tmp_path / "pipe.sh")
+    with pytest.raises(PdopsError, match="no regular file"):
+        run(tmp_path / "pipe.sh", store, knobs={KNOB: "1"})
