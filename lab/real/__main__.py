@@ -8,7 +8,8 @@ import argparse
 import signal
 import sys
 
-from .runner import LabError, down, up
+from ..runner import LabError, down
+from .pair import start
 
 
 def main() -> int:
@@ -25,9 +26,12 @@ def main() -> int:
     # So that an `up` that is told to end takes down what it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        {"up": up, "down": down}[given.verb](given.dir)
+        if given.verb == "up":
+            start(given.dir)
+        else:
+            down(given.dir)
     except LabError as error:
-        print(f"real lab: {error}", file=sys.stderr)
+        print(f"lab: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

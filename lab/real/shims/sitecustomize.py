@@ -126,8 +126,8 @@ class Stream:
     def __enter__(self) -> Any:
         return self
 
-    def __exit__(self, *_args: Any) -> bool:
-        return False
+    def __exit__(self, *_args: Any) -> None:
+        pass
 
 
 def calm(torch: Any) -> None:
