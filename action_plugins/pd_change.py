@@ -55,7 +55,8 @@ class ActionModule(ActionBase):
                 return {
                     "failed": failed,
                     "changed": True,
-                    "msg": change["reason"] if failed else "rolled back",
+                    "msg": change["reason"],
+                    "said": "the old state is back, " + _restored(steps),
                     "change": change,
                     "steps": steps,
                 }
@@ -74,6 +75,11 @@ class ActionModule(ActionBase):
                 trouble = f" ({error})"
                 self._connection.reset()
                 state = {"steps": steps, "change": change}
+
+
+def _restored(steps: list[dict[str, Any]]) -> str:
+    serving = [step["instance"] for step in steps if step["step"] == "serving"]
+    return f"{', '.join(serving)} serve again" if serving else "no instance had been touched"
 
 
 def _user() -> str:

@@ -50,7 +50,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.deployment import (
     check_deployment,
     instance_from_variables,
 )
-from ansible_collections.pdops.sglang.plugins.module_utils.errors import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 
 _READ = (
     "pd_role",

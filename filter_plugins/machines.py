@@ -24,33 +24,36 @@ options:
 EXAMPLES = r"""
 - name: Look at each machine once
   pdops.sglang.pd_info:
-    instances: "{{ pd_each.instances }}"
-  delegate_to: "{{ pd_each.host }}"
-  loop: "{{ pd_instances | pdops.sglang.machines }}"
-  loop_control:
-    loop_var: pd_each
-    label: "{{ pd_each.machine }}"
+    instances: "{{ machines[item].instances }}"
+  delegate_to: "{{ machines[item].host }}"
+  loop: "{{ machines.keys() }}"
+  vars:
+    machines: "{{ hostvars | pdops.sglang.instances('dsv4', groups=groups) | pdops.sglang.machines }}"
 """
 
 RETURN = r"""
 _value:
-  description: Dictionaries with V(machine), V(host) (the inventory host to delegate to) and V(instances).
-  type: list
-  elements: dict
+  description:
+    - By the machine's name, a dictionary with V(host) (the inventory host to delegate to), V(names) and V(instances).
+  type: dict
 """
 
 from typing import Any
 
 
-def machines(instances: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def machines(instances: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """See DOCUMENTATION."""
     grouped: dict[str, list[dict[str, Any]]] = {}
     for instance in instances:
         grouped.setdefault(str(instance["machine"]), []).append(instance)
-    return [
-        {"machine": machine, "host": grouped[machine][0]["name"], "instances": grouped[machine]}
+    return {
+        machine: {
+            "host": grouped[machine][0]["name"],
+            "names": [item["name"] for item in grouped[machine]],
+            "instances": grouped[machine],
+        }
         for machine in sorted(grouped)
-    ]
+    }
 
 
 class FilterModule:

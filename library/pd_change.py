@@ -130,7 +130,7 @@ steps:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.change import verbs
-from ..module_utils.errors import PdopsError
+from ..module_utils.pdops_error import PdopsError
 
 
 def main() -> None:

@@ -228,7 +228,7 @@ resume:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.errors import PdopsError
+from ..module_utils.pdops_error import PdopsError
 from ..module_utils.gates.base import GATES
 from ..module_utils.gates.ladder import check_gates, run_ladder, state_from_dict
 from ..module_utils.gates.request import expectations_from, target_from

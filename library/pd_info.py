@@ -98,7 +98,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.asked import read_asked
 from ..module_utils.deployment import instance_from_dict
-from ..module_utils.errors import PdopsError
+from ..module_utils.pdops_error import PdopsError
 from ..module_utils.observe import observe
 
 

@@ -173,7 +173,7 @@ log_tail:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.change.book import Book
-from ..module_utils.errors import PdopsError
+from ..module_utils.pdops_error import PdopsError
 from ..module_utils.services import manager_for
 from ..module_utils.services.instance import Request, bring
 from ..module_utils.store.store import Store

@@ -66,6 +66,10 @@ plan:
   returned: when O(infos) is given
   type: dict
   contains:
+    change_id:
+      description: Identity for the change that follows this plan.
+      type: str
+      returned: always
     summary:
       description: What will have been done, in one sentence.
       type: str
@@ -112,8 +116,9 @@ would_change:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.asked import read_asked
+from ..module_utils.change.record import new_change_id
 from ..module_utils.deployment import instance_from_dict
-from ..module_utils.errors import PdopsError
+from ..module_utils.pdops_error import PdopsError
 from ..module_utils.plan_text import plan_lines
 from ..module_utils.planning import decide
 
@@ -140,8 +145,9 @@ def main() -> None:
     except PdopsError as error:
         module.fail_json(msg=str(error), **error.details)
     result = {
-        "changed": False,
-        "plan": plan.as_dict(),
+        # In a run the steps that follow report their changes; in check mode there are none.
+        "changed": plan.changed and module.check_mode,
+        "plan": {**plan.as_dict(), "change_id": new_change_id(given["verb"])},
         "lines": plan_lines(plan, instances),
         "would_change": plan.changed,
     }

@@ -136,7 +136,7 @@ other_lines:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.errors import PdopsError
+from ..module_utils.pdops_error import PdopsError
 from ..module_utils.knob_edit import EditRequest, apply_edit, masked_diff, plan_edit
 from ..module_utils.knobs import check_name, check_value, refuse_secret
 from ..module_utils.store.store import Store

@@ -11,7 +11,7 @@ from typing import Any
 
 from . import knobs
 from .deployment import ROLES, Instance
-from .errors import PdopsError
+from .pdops_error import PdopsError
 
 VERBS = ("restore", "set", "revert", "restart", "verify")
 SCOPES = ("co", "decode", "router")

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from .errors import PdopsError
+from .pdops_error import PdopsError
 
 ROLES = ("prefill", "decode", "router")
 MANAGERS = ("systemd", "supervisor")

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Tuple, Union
 from urllib.parse import urlsplit
 
-from .errors import PdopsError
+from .pdops_error import PdopsError
 
 MAX_BYTES = 4 * 1024 * 1024
 

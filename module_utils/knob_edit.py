@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import knobs
-from .errors import PdopsError
+from .pdops_error import PdopsError
 from .scripts.diffing import knobs_changed, lines_beyond
 from .scripts.editing import set_knob, unset_knob
 from .scripts.reading import read_script

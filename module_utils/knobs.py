@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from typing import Optional
 
-from .errors import PdopsError
+from .pdops_error import PdopsError
 from .secret_masking import MASK, is_secret, mask_env, mask_text
 
 __all__ = ["MASK", "check_name", "check_value", "is_secret", "mask_env", "mask_text", "refuse_secret"]

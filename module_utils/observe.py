@@ -16,7 +16,7 @@ from .asked import Asked
 from .change import record as rules
 from .change.book import Book
 from .deployment import Instance
-from .errors import PdopsError
+from .pdops_error import PdopsError
 from .gates.effective import observe_knobs
 from .knob_edit import EditRequest, masked_diff, plan_edit
 from .scripts.diffing import changed_lines
@@ -302,6 +302,6 @@ def observe(instances: list[Instance], asked: Asked, state_dir: str) -> dict[str
     open_change = book.open_for(specs)
     return {
         "instances": reports,
-        "open_change": rules.summary_of(open_change) if open_change else None,
+        "open_change": book.summary(open_change) if open_change else None,
         "unreported": [rules.summary_of(item) for item in book.newest_unreported(specs)],
     }

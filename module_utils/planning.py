@@ -10,7 +10,7 @@ from typing import Any
 
 from .asked import Asked
 from .deployment import Instance, start_order
-from .errors import PdopsError
+from .pdops_error import PdopsError
 
 Info = Mapping[str, Any]
 
@@ -105,9 +105,9 @@ def _left_behind(sight: Sight, take_over: str | None, reading_only: bool) -> tup
             f"change {change['id']} of {change['who']} ({change['summary']}), open since {change['opened']}, "
             f"stopped after '{change['last_step']}'"
         )
-        if change["state"] == "open" and (take_over == change["id"] or change["controller_gone"]):
-            gone = "its controller is gone" if change["controller_gone"] else "you take it over"
-            found.append(f"{told}; {gone}, so this run goes on from there")
+        if not reading_only and (change["free"] or (take_over == change["id"] and change["state"] == "open")):
+            why = "its controller is gone" if change["controller_gone"] else "nobody leads it any more"
+            found.append(f"{told}; {'you take it over' if take_over else why}, so this run goes on from there")
             superseded = change["id"]
         elif reading_only:
             found.append(f"{told}; it is {change['state']}, its lease runs {change['lease_left_s']:.0f} s more")
@@ -315,7 +315,7 @@ def _edit_plan(deployment: str, sight: Sight, asked: Asked, edits: list[dict[str
         )
     scope = _scope_of_edit(sight, asked, late)
     plan = _with_restart(plan, sight, scope, "restarted with it, so that the pair meets afresh")
-    others = [row for row in _stale_elsewhere(sight, edits, plan.restart)]
+    others = _stale_elsewhere(sight, edits, plan.restart)
     return Plan(**{**plan.__dict__, "warnings": (*plan.warnings, *others)})
 
 

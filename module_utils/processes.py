@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from typing import Dict, Iterable, List, NamedTuple, Optional, Set
 
-from .errors import PdopsError
+from .pdops_error import PdopsError
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "busybox"})

@@ -16,7 +16,7 @@ import sys
 import zipfile
 from types import ModuleType
 
-from ..errors import PdopsError
+from ..pdops_error import PdopsError
 from ..store.store import Store
 
 _PACKAGE = "pdops_agent"
@@ -27,7 +27,7 @@ def _source(module: ModuleType) -> str:
     loader = module.__spec__.loader if module.__spec__ else None
     get_source = getattr(loader, "get_source", None)
     text = get_source(module.__name__) if get_source else None
-    if text is None and getattr(module, "__file__", None):
+    if text is None and not hasattr(module, "__path__") and getattr(module, "__file__", None):
         with open(str(module.__file__), encoding="utf-8") as source:
             text = source.read()
     return str(text or "")
@@ -43,7 +43,7 @@ def pack() -> bytes:
         inner = name[len(root) + 1 :].replace(".", "/")
         if hasattr(module, "__path__"):
             path = f"{_PACKAGE}/{inner}/__init__.py" if inner else f"{_PACKAGE}/__init__.py"
-            files[path] = ""
+            files[path] = _source(module) if inner else ""
         else:
             files[f"{_PACKAGE}/{inner}.py"] = _source(module)
     if f"{_PACKAGE}/change/guard.py" not in files:

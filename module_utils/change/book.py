@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..errors import PdopsError
+from ..pdops_error import PdopsError
 from ..store.store import Store
+from . import guard_place, who
 from . import record as rules
-from . import who
 
 
 def now_utc() -> str:
@@ -72,6 +72,23 @@ class Book:
                 return record
         return None
 
+    def is_free(self, record: rules.Record, take_over: str | None) -> bool:
+        """Whether another run may supersede this open change.
+
+        It may when its controller is dead, when it was told to, or when its lease is over and no guard lives to act
+        on that (the machine was rebooted). A rollback that is under way is never cut short.
+        """
+        guarded = guard_place.is_alive(self.folder, record["id"])
+        if record["state"] == "rolling-back":
+            return not guarded
+        if take_over == record["id"] or who.is_gone(record["leader"]) is True:
+            return True
+        return not guarded and rules.lease_left_s(record) <= 0
+
+    def summary(self, record: rules.Record, take_over: str | None = None) -> dict[str, Any]:
+        """What a plan needs to know of an open change."""
+        return {**rules.summary_of(record), "free": self.is_free(record, take_over)}
+
     def newest_unreported(self, instances: Iterable[Mapping[str, Any]]) -> list[rules.Record]:
         """Ended changes of which no run has told an operator yet (the guard rolled them back)."""
         wanted = list(instances)
@@ -97,8 +114,7 @@ class Book:
                 self.load(record["id"])
                 raise PdopsError(f"change id {record['id']} was used before; take another.")
             if former is not None:
-                allowed = take_over == former["id"] or who.is_gone(former["leader"]) is True
-                if not allowed or former["state"] == "rolling-back":
+                if not self.is_free(former, take_over):
                     raise PdopsError(rules.held_sentence(former), held_by=rules.summary_of(former))
                 record = rules.inherit(record, former)
             # The new record first: a crash in between leaves two open ones with the same files, never none.

@@ -6,14 +6,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import fcntl
-import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
 
-from ..errors import PdopsError
+from ..pdops_error import PdopsError
 
 # Gates and managers are imported only when used, but the agent must carry all of them.
 from ..gates import completion, effective, http_gates, router  # noqa: F401
@@ -22,34 +19,11 @@ from ..store.store import Store
 from . import agent, rollback, who
 from . import record as rules
 from .book import Book
+from .guard_place import is_alive, sole
 
 POLL_S = 0.5
 #: A fresh interpreter and the imports; the machine may be busy loading a model.
 _START_S = 20.0
-
-
-def _lock_path(store: Store, change_id: str) -> str:
-    return os.path.join(store.state_dir, "changes", f".{rules.check_id(change_id)}.guard")
-
-
-@contextlib.contextmanager
-def _sole(store: Store, change_id: str) -> Iterator[bool]:
-    """Hold the guard's place of this change; yields False when another guard holds it."""
-    descriptor = os.open(_lock_path(store, change_id), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
-    finally:
-        os.close(descriptor)
-
-
-def is_alive(store: Store, change_id: str) -> bool:
-    with _sole(store, change_id) as free:
-        return not free
 
 
 def ensure(store: Store, packed: str, change_id: str, under_systemd: bool) -> None:
@@ -57,12 +31,12 @@ def ensure(store: Store, packed: str, change_id: str, under_systemd: bool) -> No
 
     Raises :class:`PdopsError` when it does not: a change without a guard must not go on.
     """
-    if is_alive(store, change_id):
+    if is_alive(Book(store).folder, change_id):
         return
     agent.start_guard(store, packed, change_id, under_systemd)
     deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline:
-        if is_alive(store, change_id) or Book(store).load(change_id)["state"] in rules.ENDED:
+        if is_alive(Book(store).folder, change_id) or Book(store).load(change_id)["state"] in rules.ENDED:
             return
         time.sleep(0.05)
     raise PdopsError(
@@ -103,8 +77,9 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     store = Store(given.state_dir)
     try:
-        with _sole(store, given.change) as alone:
-            return watch(Book(store), given.change) if alone else 0
+        book = Book(store)
+        with sole(book.folder, given.change) as alone:
+            return watch(book, given.change) if alone else 0
     except PdopsError as error:
         print(f"guard of change {given.change}: {error}", file=sys.stderr, flush=True)
         return 1

@@ -15,10 +15,12 @@ States::
 from __future__ import annotations
 
 import re
+import secrets
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..errors import PdopsError
+from ..pdops_error import PdopsError
 from . import who
 
 Record = dict[str, Any]
@@ -37,6 +39,11 @@ def check_id(change_id: str) -> str:
             f"change id {change_id!r} is not usable; take 4 to 80 letters, digits, dots and dashes, a letter or digit first."
         )
     return change_id
+
+
+def new_change_id(verb: str) -> str:
+    """A fresh id that sorts by time: `20261129T164512-restore-1f2e3d`."""
+    return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{verb}-{secrets.token_hex(3)}"
 
 
 def new_record(

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..deployment import Instance, instance_from_dict, start_order
-from ..errors import PdopsError
+from ..pdops_error import PdopsError
 from ..gates.base import PASSED
 from ..gates.ladder import run_ladder
 from ..gates.request import target_from

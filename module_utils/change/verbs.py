@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import PdopsError
+from ..pdops_error import PdopsError
 from ..knob_edit import EditRequest, apply_edit, masked_diff, plan_edit
 from ..store.store import Store
 from . import agent, guard, who
@@ -74,7 +74,13 @@ def _begin(book: Book, params: Params) -> dict[str, Any]:
     )
     packed = agent.install(store)
     opened = book.begin(record, params["take_over"] or None)
-    guard.ensure(store, packed, opened["id"], _under_systemd(opened))
+    try:
+        guard.ensure(store, packed, opened["id"], _under_systemd(opened))
+    except PdopsError as error:
+        book.set_state(opened["id"], "rolling-back", str(error), ("open",))
+        book.set_state(opened["id"], "rolled-back", str(error), ("rolling-back",))
+        book.mark_reported(opened["id"])
+        raise
     return _told(opened, changed=True)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from ..errors import PdopsError
+from ..pdops_error import PdopsError
 from ..knobs import MASK, check_name, is_secret
 from ..services.base import ServiceManager, UnitStatus
 from .base import Look, Target, Verdict, failed, passed, pending, unseen

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from ..endpoint import Answer, Failure, join, parse_url, request
-from ..errors import PdopsError
+from ..pdops_error import PdopsError
 from .base import Look, Target, Verdict, failed, passed, pending
 
 # /health runs a one-token request and polls for it once a second, up to SGLANG_HEALTH_CHECK_TIMEOUT = 20 s

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ..errors import PdopsError
+from ..pdops_error import PdopsError
 from ..processes import ProcessId, is_alive
 from ..services import manager_for
 from ..services.base import ServiceManager

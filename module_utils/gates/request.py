@@ -9,7 +9,7 @@ import stat
 from typing import Any, Dict, List, Mapping, Optional
 
 from ..endpoint import parse_url
-from ..errors import PdopsError
+from ..pdops_error import PdopsError
 from ..knobs import check_name, check_value
 from ..processes import ProcessId
 from .base import Target, Watched

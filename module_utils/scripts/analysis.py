@@ -91,6 +91,13 @@ def analyse(text: str) -> Analysis:
         starts = ()
         last = walk.order
     places = [place for place in walk.places.values() if place.shown]
+    for variable in variables.values():
+        if variable.exported is not False:
+            # what a command such as read gives to an exported name
+            for place in (variable.origin, *variable.maybe):
+                if place is not None and not place.shown:
+                    place.shown = True
+                    places.append(place)
     places += _commented(text, grammar.comments)
     places.sort(key=lambda place: place.start)
     return Analysis(

@@ -182,6 +182,9 @@ class Commands(Assignments):
             return
         if "f" in flags or "F" in flags or "p" in flags:
             return
+        if command == "local" and self.frame() is None:
+            self.finding(start, "not-understood", "'local' outside a function fails.")
+            return
         exported: Optional[bool] = False if "+x" in flags else (True if "x" in flags else None)
         frame = self.frame()
         local = frame is not None and command != "readonly" and "g" not in flags
@@ -232,24 +235,30 @@ class Commands(Assignments):
     # -- set, read, exec and the others
 
     def _set(self, words: list[Word]) -> None:
+        """``set``: bash looks at all its options before it obeys the first, so a wrong one undoes all."""
+        switches: list[tuple[str, bool]] = []
         index = 0
         while index < len(words):
             text = self.text_of(words[index])
             if text is None or text in ("--", "-") or text[:1] not in ("-", "+"):
-                return
-            on = text[0] == "-"
+                break
             for letter in text[1:]:
+                if letter not in "abefhkmnptuvxBCEHPTo":
+                    self.finding(words[0].start, "not-understood", f"'set' has no option {letter!r}, and fails.")
+                    return
                 option = letter
                 if letter == "o":
                     index += 1
                     option = (self.text_of(words[index]) or "?") if index < len(words) else ""
-                if option in ("a", "allexport"):
-                    self.allexport = on
-                elif option in ("u", "nounset"):
-                    self.nounset = on
-                elif option in ("k", "keyword", "posix", "n", "noexec", "?") and on:
-                    self.refuse(words[0].start, f"'set' changes how bash reads the script here ({option}).")
+                switches.append((option, text[0] == "-"))
             index += 1
+        for option, on in switches:
+            if option in ("a", "allexport"):
+                self.allexport = on
+            elif option in ("u", "nounset"):
+                self.nounset = on
+            elif option in ("k", "keyword", "posix", "n", "noexec", "?") and on:
+                self.refuse(words[0].start, f"'set' changes how bash reads the script here ({option}).")
 
     def _fill(self, command: str, words: list[Word]) -> None:
         """Commands that give variables values: each word that can be a name is taken for one."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Optional
 
-from ..errors import PdopsError
+from ..pdops_error import PdopsError
 from ..knobs import check_name, check_value
 from .analysis import Analysis, analyse
 from .placing import new_exports, with_value, without

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from ..errors import PdopsError
+from ..pdops_error import PdopsError
 from .base import ServiceManager
 
 

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import List, Optional, Protocol, Sequence, Tuple
 
-from ..errors import PdopsError
+from ..pdops_error import PdopsError
 from ..processes import ProcessId, is_alive, kill_all
 
 POLL_S = 0.05

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..endpoint import parse_url
-from ..errors import PdopsError
+from ..pdops_error import PdopsError
 from ..knobs import mask_text
 from ..listeners import Listener, listeners
 from ..processes import age_s, arguments, executable, read_process
@@ -128,15 +128,15 @@ def bring(manager: ServiceManager, request: Request, check: bool = False) -> Dic
     if check or not result["changed"]:
         return result
     try:
+        members = [*manager.processes(request.unit), *(stray.pid for stray in strays)]
         if start:
-            members = [*manager.processes(request.unit), *(stray.pid for stray in strays)]
             _refuse_foreign(request, holders(request, members))
         if stop:
             _note_stop(result, manager.stop(request.unit, request.drain_s))
         elif strays:
             result["leftovers"] = list(take_down(strays, request.unit))
         if stop or strays:
-            _wait_free(request, refuse=start, result=result)
+            _wait_free(request, members, refuse=start, result=result)
         after = manager.start(request.unit) if start else manager.status(request.unit)
         result["after"] = status_dict(after)
     except PdopsError as error:
@@ -172,14 +172,15 @@ def _refuse_foreign(request: Request, found: Sequence[Listener]) -> None:
         )
 
 
-def _wait_free(request: Request, refuse: bool, result: Dict[str, Any]) -> None:
+def _wait_free(request: Request, members: Sequence[int], refuse: bool, result: Dict[str, Any]) -> None:
     """After a stop: nothing listens on the ports any more. Raises when the instance could not start on them."""
     deadline = time.monotonic() + PORT_S
     while True:
         busy = [one for port, host in request.port_hosts() for one in listeners(port, (), host)]
         if not busy:
             return
-        if time.monotonic() >= deadline:
+        # A stranger does not go because we wait; a socket of the unit may need a moment.
+        if time.monotonic() >= deadline or all(one.pids and not set(one.pids) & set(members) for one in busy):
             break
         time.sleep(0.1)
     told = f"port {busy[0].port} is held by a process that this user may not see"

@@ -18,7 +18,7 @@ import xml.parsers.expat
 import xmlrpc.client
 from typing import Any, Dict, List, Optional, Set, Tuple
 
-from ..errors import PdopsError
+from ..pdops_error import PdopsError
 from ..processes import (
     Process,
     ProcessId,

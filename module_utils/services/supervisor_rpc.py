@@ -16,7 +16,7 @@ import xmlrpc.client
 from dataclasses import dataclass
 from typing import Any, List, Optional, Tuple
 
-from ..errors import PdopsError
+from ..pdops_error import PdopsError
 
 # Where Debian's package and supervisord itself look (supervisor 4.3 options.py), as far as they are absolute.
 CONFIGS = ("/etc/supervisord.conf", "/etc/supervisor/supervisord.conf")

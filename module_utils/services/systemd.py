@@ -11,7 +11,7 @@ import subprocess
 import time
 from typing import Dict, List, Optional, Sequence, Set
 
-from ..errors import PdopsError
+from ..pdops_error import PdopsError
 from ..processes import ProcessId, age_s, alive, read_process
 from .base import KILL_S, POLL_S, SETTLE_S, Stopped, UnitStatus, exit_words, settle, take_down, tidy_lines
 

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..errors import PdopsError
+from ..pdops_error import PdopsError
 
 #: Temporary files carry this, so that what a crash leaves can be told from other people's files.
 MARK = ".pdops-"

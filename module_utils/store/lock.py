@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..errors import PdopsError
+from ..pdops_error import PdopsError
 from .atomic import why, write_all
 
 

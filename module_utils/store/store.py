@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..errors import PdopsError
+from ..pdops_error import PdopsError
 from ..knobs import mask_env
 from .atomic import append_line, sha256_of, why, write_private
 from .lock import locked

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.pdops.sglang.plugins.module_utils.change import guard_place, who
 from ansible_collections.pdops.sglang.plugins.module_utils.change import record as rules
-from ansible_collections.pdops.sglang.plugins.module_utils.change import who
 from ansible_collections.pdops.sglang.plugins.module_utils.change.book import Book, now_utc
-from ansible_collections.pdops.sglang.plugins.module_utils.errors import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.store.store import Store
 
 INSTANCES = [{"name": "d", "unit": "sglang-d", "serve_script": "/d.sh"}]
@@ -43,7 +43,7 @@ def record(change_id: str, leader: who.Leader | None = None, **more: Any) -> rul
 
 
 def dead_leader() -> who.Leader:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
         return who.this_process("bob", child.pid)
 
 
@@ -86,11 +86,21 @@ def test_taking_over_by_name_works_on_a_living_controller(book: Book) -> None:
     assert book.begin(record("two-2"), "one-1")["inherits"] == ["one-1"]
 
 
-def test_a_change_that_is_being_rolled_back_cannot_be_taken_over(book: Book) -> None:
+def test_a_rollback_under_way_cannot_be_taken_over_and_one_whose_guard_died_can(book: Book) -> None:
     book.begin(record("one-1", dead_leader()), None)
     book.set_state("one-1", "rolling-back", "lease over", ("open",))
-    with pytest.raises(PdopsError, match="held by change one-1"):
+    with guard_place.sole(book.folder, "one-1"), pytest.raises(PdopsError, match="held by change one-1"):
         book.begin(record("two-2"), "one-1")
+    assert book.begin(record("two-2"), None)["inherits"] == ["one-1"]
+
+
+def test_a_lease_that_ran_out_without_a_guard_frees_the_deployment(book: Book) -> None:
+    far = {**who.this_process("bob"), "boot_id": "another machine"}
+    book.begin(record("one-1", far), None)
+    with pytest.raises(PdopsError, match="held by change one-1"):
+        book.begin(record("two-2"), None)
+    book.update("one-1", "renew", lambda item: rules.with_lease(item, "begin", -rules.LEASE_SLACK_S - 1, now_utc()))
+    assert book.begin(record("two-2"), None)["inherits"] == ["one-1"]
 
 
 def test_changes_of_other_units_do_not_lock_each_other(book: Book) -> None:

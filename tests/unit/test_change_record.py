@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils.change import record as rules
 from ansible_collections.pdops.sglang.plugins.module_utils.change import who
-from ansible_collections.pdops.sglang.plugins.module_utils.errors import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 
 NOW = "2026-11-29T16:00:00Z"
 

@@ -11,7 +11,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.deployment import (
     instance_from_dict,
     instance_from_variables,
 )
-from ansible_collections.pdops.sglang.plugins.module_utils.errors import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 
 
 def variables(**more: Any) -> dict[str, Any]:

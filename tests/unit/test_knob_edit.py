@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.pdops.sglang.plugins.module_utils.errors import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.knob_edit import (
     EditPlan,
     EditRequest,

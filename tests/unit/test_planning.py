@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils.asked import read_asked
 from ansible_collections.pdops.sglang.plugins.module_utils.deployment import Instance
-from ansible_collections.pdops.sglang.plugins.module_utils.errors import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.plan_text import plan_lines
 from ansible_collections.pdops.sglang.plugins.module_utils.planning import Plan, decide
 
@@ -147,6 +147,7 @@ OPEN = {
     "last_step": "stop decode",
     "lease_left_s": 40.0,
     "controller_gone": None,
+    "free": False,
 }
 
 
@@ -158,7 +159,7 @@ def test_an_open_change_of_another_operator_refuses_and_says_how_to_go_on() -> N
 
 
 def test_an_interrupted_change_is_told_and_ended_with_a_restart_even_if_nothing_else_is_to_do() -> None:
-    made = plan("restore", info(open_change={**OPEN, "controller_gone": True}))
+    made = plan("restore", info(open_change={**OPEN, "controller_gone": True, "free": True}))
     assert made.take_over == "one-1"
     assert made.restart == ("prefill", "decode", "router")
     assert "stopped after 'stop decode'; its controller is gone" in made.found[0]

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""The place of a change's guard: a flock that the guard holds as long as it lives, so that there is never a second one."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+
+from .record import check_id
+
+
+@contextlib.contextmanager
+def sole(changes_folder: str, change_id: str) -> Iterator[bool]:
+    """Hold the place; yields False when another guard holds it."""
+    path = os.path.join(changes_folder, f".{check_id(change_id)}.guard")
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+    finally:
+        os.close(descriptor)
+
+
+def is_alive(changes_folder: str, change_id: str) -> bool:
+    """Whether a guard watches this change. Looks only: makes no file."""
+    path = os.path.join(changes_folder, f".{check_id(change_id)}.guard")
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Rules of the house that no linter knows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import ansible.module_utils
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_no_module_util_has_the_name_of_one_of_ansibles() -> None:
+    """A folder module_utils beside a playbook is on Ansible's search path, so a file of the same name would replace Ansible's own."""
+    theirs = {path.stem for path in Path(ansible.module_utils.__path__[0]).iterdir()} - {"__init__", "__pycache__"}
+    ours = {path.stem for path in (ROOT / "module_utils").iterdir()} - {"__init__", "__pycache__"}
+    assert not ours & theirs
+
+
+def test_module_utils_know_neither_ansible_nor_anything_beyond_the_standard_library() -> None:
+    allowed = set(sys.stdlib_module_names)
+    for path in sorted((ROOT / "module_utils").rglob("*.py")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            words = line.strip().split()
+            if words[:1] == ["import"]:
+                assert words[1].split(".")[0].rstrip(",") in allowed, f"{path}: {line}"
+            elif words[:1] == ["from"] and "import" in words and not words[1].startswith("."):
+                assert words[1].split(".")[0] in allowed, f"{path}: {line}"
+
+
+def test_module_utils_import_on_the_oldest_python_of_managed_machines() -> None:
+    found = sorted(Path.home().glob(".pyenv/versions/3.9.*/bin/python")) + [Path("/usr/bin/python3.9")]
+    old = next((path for path in found if path.exists()), None)
+    if old is None:
+        pytest.skip("no Python 3.9 is installed here")
+    names = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in sorted((ROOT / "module_utils").rglob("*.py"))
+        if path.name != "__init__.py"
+    ]
+    program = "import importlib\n" + "".join(f"importlib.import_module({name!r})\n" for name in names)
+    done = subprocess.run([old, "-B", "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
