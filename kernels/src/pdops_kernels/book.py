@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""The plans that a process has resolved, logged once per bucket, and its fallbacks, counted. No torch, no triton."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+
+from .knobs import Knobs, read_knobs
+from .machine import Machine
+from .plan import Plan, Shape, make_plan, read_table
+
+logger = logging.getLogger("pdops_kernels")
+
+
+class PlanBook:
+    """Plans of one machine under one set of knobs. Not thread-safe in what it logs, safe in what it returns."""
+
+    def __init__(self, machine: Machine, knobs: Knobs | None = None) -> None:
+        """knobs default to the environment. Raises KnobError for a bad knob or an unreadable or foreign table."""
+        self.machine = machine
+        self.knobs = read_knobs() if knobs is None else knobs
+        self.table = read_table(self.knobs.table) if self.knobs.table else None
+        if self.table is not None:
+            self.table.apply(machine)
+        self.fallbacks: Counter[str] = Counter()
+        self.on_change: Callable[[], None] = lambda: None  # a status record may want to follow
+        self._plans: dict[Shape, Plan] = {}
+
+    def plan(self, shape: Shape) -> Plan:
+        """The plan of a bucket; the first time it is logged. ValueError for a shape that no kernel serves."""
+        found = self._plans.get(shape)
+        if found is None:
+            found = self._plans[shape] = make_plan(shape, self.machine, self.knobs, self.table)
+            logger.info(
+                "plan %s: policy %s, %d splits, grid %dx%d, %s", shape.key, found.policy, found.splits, *found.grid, found.reason
+            )
+            self.on_change()
+        return found
+
+    def fell_back(self, why: str) -> None:
+        """Count one call that another kernel served, and log the first of each reason."""
+        self.fallbacks[why] += 1
+        if self.fallbacks[why] == 1:
+            logger.warning("fallback to the stock kernel: %s (further ones are counted, not logged)", why)
+            self.on_change()
+
+    def resolved(self) -> list[dict[str, object]]:
+        """Summaries of all plans so far, in the order in which they came up."""
+        return [plan.summary() for plan in self._plans.values()]
