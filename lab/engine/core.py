@@ -151,11 +151,14 @@ class Engine:
                 self.children.end()
                 sys.stdout.flush()
                 os.kill(os.getpid(), signal.SIGKILL)
-            wedge = bool(self.faults.get("wedge")) and self.loaded
-            if wedge != self._stopped_child:
-                self._stopped_child = wedge
-                self.children.signal(signal.SIGSTOP if wedge else signal.SIGCONT)
+            self.wedge_if_told()
             await asyncio.sleep(0.2)
+
+    def wedge_if_told(self) -> None:
+        wedge = bool(self.faults.get("wedge")) and self.loaded
+        if wedge != self._stopped_child:
+            self._stopped_child = wedge
+            self.children.signal(signal.SIGSTOP if wedge else signal.SIGCONT)
 
     def crash(self, error: str) -> None:
         """An exception in the scheduler: nothing catches it there, so the child ends."""

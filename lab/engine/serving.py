@@ -56,6 +56,7 @@ class Serving:
             engine.crash("RuntimeError: simulated death at the first request")
         if engine.faults.get("lie_on_health"):
             await asyncio.Event().wait()
+        engine.wedge_if_told()
         await engine.children.until_responsive()
         if engine.role == "null":
             await asyncio.sleep(0.005 + 2e-5 * request.prompt_tokens)
