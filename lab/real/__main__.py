@@ -8,8 +8,7 @@ import argparse
 import signal
 import sys
 
-from ..runner import LabError, down
-from .pair import start
+from .runner import LabError, down, up
 
 
 def main() -> int:
@@ -27,11 +26,11 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         if given.verb == "up":
-            start(given.dir)
+            up(given.dir)
         else:
             down(given.dir)
     except LabError as error:
-        print(f"lab: {error}", file=sys.stderr)
+        print(f"real lab: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

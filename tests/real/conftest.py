@@ -137,11 +137,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def lab() -> Iterator[RealLab]:
     """Fresh, in the story's state. In the repo, so that make clean finds it after a crash."""
-    if not pair.PYTHON.exists():
-        pytest.skip(f"{pair.VENV} is not there; make test-real makes it (2.7 GB)")
+    if not REAL_PYTHON.exists():
+        pytest.skip(f"{REAL_PYTHON.parents[1]} is not there; make test-real makes it (2.7 GB)")
     folder = os.environ.get("PDOPS_REAL_LAB_DIR") or str(ROOT / ".lab-real")
     down(folder)
-    data = pair.start(folder)
+    data = up(folder)
     try:
         yield RealLab(data)
     finally:

@@ -8,6 +8,7 @@ The expectation that matters: a name that is missing in a damaged environ is nev
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -110,7 +111,7 @@ def test_the_module_says_the_same(lab):
             f"ansible_python_interpreter={sys.executable}",
         ],
         cwd=Path(__file__).resolve().parents[2],
-        env={**__import__("os").environ, "PDOPS_LAB_DIR": lab.data["dir"], "ANSIBLE_NOCOLOR": "1"},
+        env={**os.environ, "PDOPS_LAB_DIR": lab.data["dir"], "ANSIBLE_NOCOLOR": "1"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
