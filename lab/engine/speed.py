@@ -1,53 +1,60 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) 2026 the pdops authors
-"""How fast the simulated engine is, and what the knob does to it.
+"""How long one token takes: a model, made to show the knob's effect that the field reported.
 
-A decode step of c running requests takes STEP_S + c * PER_REQUEST_S, divided by 1 + gain, and gives each of them
-one token. The gain of SGLANG_SM120_MMA_TARGET_CTAS=512 over 256 (which is also the default) is drawn as straight
-lines through the field's figures, +12.8 % at concurrency 64 and +5.7 % at 96; other values get it times
-1 - |log2(value / 512)|, at least -1: 256 and 1024 gain nothing, 128 loses what 512 gains.
+    time per token = base * (1 + 0.02 * (streams - 1)) / speed(streams, knob)
+
+SGLANG_SM120_MMA_TARGET_CTAS (the field's own fork knows it; SGLang's registry does not) is how many blocks a decode
+kernel aims at. 512 against 256 gave +12.8 % at 64 streams and +5.7 % at 96. In between, the gain is interpolated
+linearly over the streams, and over the logarithm of the knob: 128 loses what 512 gains, 1024 keeps a third of it.
+Nothing here says anything about a real GPU.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
+from collections.abc import Mapping
 
 KNOB = "SGLANG_SM120_MMA_TARGET_CTAS"
-DEFAULT_TARGET = 256
-LARGEST_TARGET = 4096
-STEP_S = 0.030
-PER_REQUEST_S = 0.0005
-PREFILL_TOKENS_PER_S = 40_000.0
-PREFILL_S = 0.010
-TRANSFER_S = 0.005
-_GAINS = ((0, 0.0), (16, 0.03), (32, 0.07), (64, 0.128), (96, 0.057), (192, 0.0))
+USUAL = 256
+CROWDING = 0.02
+_BY_STREAMS = ((1.0, 0.01), (16.0, 0.04), (64.0, 0.128), (96.0, 0.057), (192.0, 0.02))
+_BY_KNOB = ((6.0, -2.0), (7.0, -1.0), (8.0, 0.0), (9.0, 1.0), (10.0, 0.33), (12.0, -1.0))
 
 
-class BadTarget(ValueError):
-    pass
+class BadKnob(Exception):
+    """Message as the exception that ends the program."""
 
 
-def target(text: str | None) -> int:
-    """The knob's value; BadTarget for what the kernel would not take."""
+def read_knob(env: Mapping[str, str]) -> int:
+    """Raises BadKnob: a value that is no positive integer ends the engine at its start."""
+    text = env.get(KNOB)
     if text is None:
-        return DEFAULT_TARGET
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= LARGEST_TARGET:
-        raise BadTarget(f"{KNOB} must be an integer from 1 to {LARGEST_TARGET}, got {text!r}")
-    return int(text)
+        return USUAL
+    try:
+        value = int(text)
+    except ValueError:
+        raise BadKnob(f"ValueError: {KNOB}: invalid literal for int() with base 10: {text!r}") from None
+    if value <= 0:
+        raise BadKnob(f"ValueError: {KNOB} must be a positive integer, got {value}")
+    return value
 
 
-def gain(ctas: int, running: int) -> float:
-    """What `ctas` gives over the default at this concurrency, as a part of the throughput."""
-    share = max(-1.0, 1.0 - abs(math.log2(ctas / 512)))
-    for (low, below), (high, above) in zip(_GAINS, _GAINS[1:], strict=False):
-        if running <= high:
-            return share * (below + (above - below) * (running - low) / (high - low))
-    return 0.0
+def _line(points: tuple[tuple[float, float], ...], x: float) -> float:
+    if x <= points[0][0]:
+        return points[0][1]
+    if x >= points[-1][0]:
+        return points[-1][1]
+    right = bisect_right([at for at, _ in points], x)
+    (x0, y0), (x1, y1) = points[right - 1], points[right]
+    return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
 
 
-def step_s(running: int, ctas: int) -> float:
-    return (STEP_S + PER_REQUEST_S * running) / (1.0 + gain(ctas, running))
+def speed(streams: int, knob: int) -> float:
+    """1.0 for the usual knob."""
+    return 1.0 + _line(_BY_STREAMS, float(streams)) * _line(_BY_KNOB, math.log2(knob))
 
 
-def prefill_s(tokens: int) -> float:
-    return PREFILL_S + tokens / PREFILL_TOKENS_PER_S
+def token_s(base_s: float, streams: int, knob: int) -> float:
+    return base_s * (1.0 + CROWDING * (max(1, streams) - 1)) / speed(streams, knob)
