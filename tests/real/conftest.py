@@ -24,9 +24,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.services.base import 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from lab.runner import ask, down  # noqa: E402
-
-from lab.real import pair  # noqa: E402
+from lab.real.runner import REAL_PYTHON, ask, down, up  # noqa: E402
 
 PLAYBOOK_S = 900
 
