@@ -58,7 +58,7 @@ def test_a_knob_that_is_not_in_effect_fails_and_says_by_what(lab):
 def test_a_name_missing_in_a_damaged_environ_is_unknown(lab):
     """Nothing but the scheduler to look at: then nothing is known, neither of this name nor of one that is set."""
     scheduler = process_table()[lab.scheduler("lab-decode")]
-    sources = look_at([scheduler.pid], ProcessId(scheduler.pid, scheduler.started_ticks), engine=True)
+    sources = look_at([scheduler.pid], ProcessId(scheduler.pid, scheduler.started_ticks), engine=False)
     for name in (KNOB, "SGLANG_EXPOSE_OWN_ENV_VARS"):
         finding = find(name, sources, None, "/server_info was not asked")
         assert (finding.state, finding.value) == ("unknown", None)
