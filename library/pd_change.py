@@ -67,6 +67,10 @@ options:
     description: Seconds that the next step may take before the guard acts.
     type: float
     default: 60
+  slack_s:
+    description: Seconds that the guard waits after the end of a step's budget; for V(begin).
+    type: float
+    default: 15
   said:
     description: Reason or closing sentence, for V(confirm) and V(rollback).
     type: str
@@ -152,6 +156,7 @@ def main() -> None:
             "take_over": {"type": "str"},
             "step": {"type": "str", "default": "renew"},
             "budget_s": {"type": "float", "default": 60.0},
+            "slack_s": {"type": "float", "default": 15.0},
             "said": {"type": "str", "default": ""},
             "ids": {"type": "list", "elements": "str", "default": []},
             "timeout": {"type": "float", "default": 1800.0},

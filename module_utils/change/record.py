@@ -56,6 +56,7 @@ def new_record(
     instances: Iterable[Mapping[str, Any]],
     budget_s: float,
     now_utc: str,
+    slack_s: float = LEASE_SLACK_S,
 ) -> Record:
     """Make the record of a change that starts now.
 
@@ -76,17 +77,18 @@ def new_record(
         "steps": [],
         "touched": [],
         "inherits": [],
+        "slack_s": slack_s,
     }
     return with_lease(record, "begin", budget_s, now_utc)
 
 
 def with_lease(record: Record, step: str, budget_s: float, now_utc: str) -> Record:
-    """Renew: the step may take ``budget_s`` seconds, then the guard waits ``LEASE_SLACK_S`` more and acts."""
+    """Renew: the step may take ``budget_s`` seconds, then the guard waits the change's slack more and acts."""
     lease = {
         "step": step,
         "budget_s": budget_s,
         "boot_id": who.boot_id(),
-        "deadline_s": who.boot_clock_s() + budget_s + LEASE_SLACK_S,
+        "deadline_s": who.boot_clock_s() + budget_s + record["slack_s"],
         "renewed": now_utc,
     }
     return {**record, "lease": lease}

@@ -71,6 +71,7 @@ def _begin(book: Book, params: Params) -> dict[str, Any]:
         params["instances"],
         float(params["budget_s"]),
         now_utc(),
+        float(params["slack_s"]),
     )
     packed = agent.install(store)
     opened = book.begin(record, params["take_over"] or None)

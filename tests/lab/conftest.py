@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""A lab per test file, and playbooks run as an operator runs them: as processes, from the root of the repo."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.runner import rpc
+
+ROOT = Path(__file__).resolve().parents[2]
+KNOB = "SGLANG_SM120_MMA_TARGET_CTAS"
+LINE = f"export {KNOB}=512   # A/B: +12.8% at C64, +5.7% at C96\n"
+#: Leases of seconds, so that a dead controller is noticed within a test's patience.
+QUICK = ("-e", "change_step_budget_s=3", "-e", "change_lease_slack_s=2", "-e", "pd_load_timeout_s=15", "-e", "pd_drain_s=3")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A playbook that has ended; ``text`` without colors and with wrapped lines joined."""
+
+    rc: int
+    text: str
+
+    @property
+    def recap(self) -> dict[str, int]:
+        found = re.search(r"^lab +: (.*)$", self.text, re.MULTILINE)
+        assert found, self.text
+        return {name: int(number) for name, number in re.findall(r"(\w+)=(\d+)", found[1])}
+
+    @property
+    def words(self) -> str:
+        return " ".join(self.text.split())
+
+
+class Lab:
+    """The lab of one test file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.dir = folder
+        self.environment = {
+            **os.environ,
+            "PDOPS_LAB_DIR": str(folder),
+            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+            "ANSIBLE_NOCOLOR": "1",
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        }
+
+    @property
+    def told(self) -> dict[str, Any]:
+        return dict(json.loads((self.dir / "lab.json").read_text()))
+
+    def lab(self, *arguments: str, check: bool = True) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "lab", *arguments, "--dir", str(self.dir)],
+            cwd=ROOT,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        if check:
+            assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def story(self) -> None:
+        """Fresh, in the story's state."""
+        self.lab("up", "--story", "--load-time-s", "0.4", "--health-time-s", "0.2")
+
+    def start(self, playbook: str, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            ["ansible-playbook", playbook, *arguments],
+            cwd=ROOT,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def play(self, playbook: str, *arguments: str, timeout_s: float = 180) -> Ran:
+        process = self.start(playbook, *arguments)
+        try:
+            text, _ = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, 9)
+            text, _ = process.communicate()
+            raise AssertionError(f"{playbook} did not end within {timeout_s:.0f} s:\n{text}") from None
+        return Ran(process.returncode, text)
+
+    @property
+    def script(self) -> Path:
+        return Path(self.told["instances"]["lab-decode"]["serve_script"])
+
+    @property
+    def backup(self) -> Path:
+        return self.script.with_name(f"{self.script.name}.pretgt_revert_2025.bak")
+
+    def pid(self, name: str) -> int:
+        told = self.told
+        info: Any = rpc(told).supervisor.getProcessInfo(told["instances"][name]["unit"])
+        return int(info["pid"])
+
+    def pids(self) -> dict[str, int]:
+        return {name: self.pid(name) for name in self.told["instances"]}
+
+    def running_knob(self, name: str = "lab-decode") -> str | None:
+        """What the process really has, read by the test itself."""
+        for entry in Path(f"/proc/{self.pid(name)}/environ").read_bytes().split(b"\0"):
+            if entry.startswith(KNOB.encode() + b"="):
+                return entry.partition(b"=")[2].decode()
+        return None
+
+    def serves(self) -> bool:
+        return "answered 200" in self.lab("ask", "hello", check=False)
+
+    def changes(self) -> list[dict[str, Any]]:
+        folder = self.dir / "state" / "changes"
+        found = [json.loads(path.read_text()) for path in folder.glob("[!.]*.json")] if folder.exists() else []
+        return sorted(found, key=lambda item: item["id"])
+
+    def wait(self, what: str, condition: Callable[[], Any], timeout_s: float = 60) -> Any:
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            with contextlib.suppress(ValueError, FileNotFoundError, ProcessLookupError):
+                found = condition()
+                if found:
+                    return found
+            time.sleep(0.02)
+        raise AssertionError(f"{what} did not happen within {timeout_s:.0f} s; changes: {json.dumps(self.changes(), indent=1)}")
+
+
+@pytest.fixture(scope="module")
+def module_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    made = Lab(tmp_path_factory.mktemp("lab"))
+    try:
+        yield made
+    finally:
+        made.lab("down", check=False)
+
+
+@pytest.fixture
+def story(module_lab: Lab) -> Lab:
+    """The lab, fresh in the story's state for this test."""
+    module_lab.story()
+    return module_lab

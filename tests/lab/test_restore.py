@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""The main job, as an operator does it."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import KNOB, LINE, Lab
+
+pytestmark = pytest.mark.lab
+
+
+def test_the_bare_command_restores_the_knob_and_again_changes_nothing(story: Lab) -> None:
+    before, pids = story.script.read_text(), story.pids()
+    assert LINE not in before and story.running_knob() is None
+
+    checked = story.play("restore_knob.yml", "--check", "--diff")
+    assert checked.rc == 0
+    assert checked.recap["changed"] == 1  # true to what a run would do
+    assert f"+{LINE}" in checked.text
+    assert story.script.read_text() == before and story.pids() == pids and not story.changes()
+
+    ran = story.play("restore_knob.yml")
+    assert ran.rc == 0, ran.text
+    assert f"restored {KNOB}=512 on decode" in ran.text
+    assert f"{KNOB}=512 by the environ of the main process" in ran.text
+    assert "completion  passed" in ran.text
+    assert story.script.read_bytes() == story.backup.read_bytes()
+    assert set(story.pids().values()).isdisjoint(pids.values())
+    assert story.running_knob() == "512"
+    assert story.serves()
+    assert [change["state"] for change in story.changes()] == ["confirmed"]
+
+    pids = story.pids()
+    again = story.play("restore_knob.yml")
+    assert again.rc == 0
+    assert again.recap["changed"] == 0
+    assert "nothing to restore" in again.text
+    assert story.pids() == pids
+
+    # The way back and forth keeps every byte.
+    reverted = story.play("revert_knob.yml", "-e", f"knob={KNOB}")
+    assert reverted.rc == 0, reverted.text
+    assert f"reverted {KNOB} (unset) on decode" in reverted.text
+    assert story.script.read_text() == before
+    assert story.running_knob() is None
+    assert story.play("restore_knob.yml", "-e", f"knob={KNOB}").rc == 0
+    assert story.script.read_bytes() == story.backup.read_bytes()
+
+
+def test_a_right_file_with_an_old_process_is_restarted_and_not_written(story: Lab) -> None:
+    story.script.write_bytes(story.backup.read_bytes())
+    written = story.script.stat()
+
+    ran = story.play("restore_knob.yml")
+    assert ran.rc == 0, ran.text
+    assert "its process started before the edit" in ran.words
+    assert f"restored {KNOB}=512 on decode" in ran.text
+    now = story.script.stat()
+    assert (now.st_ino, now.st_mtime_ns) == (written.st_ino, written.st_mtime_ns)
+    assert story.running_knob() == "512"
+
+
+def test_set_and_restart_and_verify(story: Lab) -> None:
+    first = story.play("verify.yml")
+    assert first.rc == 0, first.text
+    assert first.recap["changed"] == 0
+    pids = story.pids()
+
+    ran = story.play("set_knob.yml", "-e", f"knob={KNOB}", "-e", "value=768")
+    assert ran.rc == 0, ran.text  # the backup has the knob, so it is known where it belongs
+    assert story.running_knob() == "768"
+
+    router = story.pid("lab-router")
+    engines = (story.pid("lab-prefill"), story.pid("lab-decode"))
+    assert story.play("restart.yml", "-e", "scope=router").rc == 0
+    assert story.pid("lab-router") != router
+    assert (story.pid("lab-prefill"), story.pid("lab-decode")) == engines
+    assert pids["lab-decode"] not in engines
+
+    # By hand behind its back: verify tells, and changes nothing.
+    story.script.write_text(story.script.read_text().replace(f"{KNOB}=768", f"{KNOB}=1024"))
+    found = story.play("verify.yml")
+    assert found.rc == 2
+    assert f"{KNOB}=768 by the environ of the main process" in found.words
+    assert story.running_knob() == "768"
+
+
+def test_a_backup_that_differs_in_two_lines_is_refused_with_both_shown(story: Lab) -> None:
+    text = story.backup.read_text().replace("WAITING_TIMEOUT=20", "WAITING_TIMEOUT=600")
+    story.backup.write_text(text)
+    before, pids = story.script.read_bytes(), story.pids()
+
+    ran = story.play("restore_knob.yml")
+    assert ran.rc == 2
+    assert "differs in more than" in ran.words
+    assert "WAITING_TIMEOUT=20" in ran.words and "WAITING_TIMEOUT=600" in ran.words
+    assert story.script.read_bytes() == before and story.pids() == pids and not story.changes()
+
+
+def test_several_candidates_are_listed_and_one_is_chosen_by_name(story: Lab) -> None:
+    other = "export SGLANG_LOG_MS=1\n"
+    story.backup.with_name(f"{story.script.name}.old.bak").write_text(story.script.read_text().replace("export UCX_TLS", other + "export UCX_TLS"))
+    ran = story.play("restore_knob.yml")
+    assert ran.rc == 2
+    assert f"{KNOB}=512 on decode" in ran.words and "SGLANG_LOG_MS=1 on decode" in ran.words
+    assert "-e knob=" in ran.words
+    assert not story.changes()
+
+    ran = story.play("restore_knob.yml", "-e", "knob=SGLANG_LOG_MS", "-l", "lab-decode")
+    assert ran.rc == 0, ran.text
+    assert other in story.script.read_text() and LINE not in story.script.read_text()
+
+
+def test_nothing_to_restore_says_so(story: Lab) -> None:
+    story.backup.unlink()
+    ran = story.play("restore_knob.yml")
+    assert ran.rc == 0
+    assert ran.recap["changed"] == 0
+    assert "nothing to restore: no older version or backup has a knob that its script lacks" in ran.words
