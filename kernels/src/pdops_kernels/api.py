@@ -23,7 +23,7 @@ from .gqa import gqa_split
 from .machine import Machine, machine_for
 from .merge import merge_splits
 from .mla import mla_split
-from .packed import TOKEN_BYTES
+from .packed import ROPE, TOKEN_BYTES
 from .plan import Plan
 
 LOG2E = math.log2(math.e)
@@ -191,7 +191,7 @@ def mla_decode(
     config = plan.config
     options = {
         "CAP": shape.caps[0], "CAP2": shape.caps[-1], "HEADS": shape.heads, "BLOCK_H": config.block_h,
-        "BLOCK_N": config.block_n, "PAGE": one.page, "PAGE2": two.page, "V_DIM": kind.dim, "ROPE": kind.rope,
+        "BLOCK_N": config.block_n, "PAGE": one.page, "PAGE2": two.page, "V_DIM": kind.dim, "ROPE": kind.rope or (ROPE if kind.packed else 0),
         "PACKED": kind.packed, "SPARSE": not dense, "EXTRA": len(streams) == 2, "SINK": sink is not None,
         "DIRECT": plan.direct, "UPCAST": INTERPRETED, "num_warps": config.warps, "num_stages": config.stages, "enable_fp_fusion": FP_FUSION,
     }  # fmt: skip

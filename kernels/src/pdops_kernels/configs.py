@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .machine import occupancy
+from .machine import KB, occupancy
 
 BUDGET_TRITON = "3.7.1"
 
@@ -69,21 +69,28 @@ class Config:
         return occupancy(arch, regs=budget.regs, smem=budget.smem, warps=self.warps)
 
 
+def _on(archs: tuple[int, ...], regs: int, smem_kb: int) -> dict[int, Budget]:
+    return {arch: Budget(regs, smem_kb * KB) for arch in archs}
+
+
+# e4m3 needs sm_89 or newer. Widest head block first: config_for takes the first that the heads fill.
 CONFIGS: tuple[Config, ...] = (
-    Config("mla_packed", 16, 32, 4, 1, {90: Budget(255, 101376), 120: Budget(255, 101376)}),
-    Config("mla_576", 16, 32, 4, 2, {90: Budget(255, 101376), 120: Budget(255, 101376)}),
-    Config("mla_512", 16, 32, 4, 2, {90: Budget(255, 101376), 120: Budget(255, 101376)}),
-    Config("gqa_128", 16, 64, 4, 2, {90: Budget(255, 101376), 120: Budget(255, 101376)}),
-    Config("gqa_64", 16, 64, 4, 2, {90: Budget(255, 101376), 120: Budget(255, 101376)}),
+    Config("mla_packed", 32, 32, 8, 2, _on((89, 90, 120), 248, 57) | _on((100,), 254, 57)),
+    Config("mla_packed", 16, 32, 8, 2, _on((89, 90, 100, 120), 208, 39)),
+    Config("mla_576", 16, 32, 4, 2, _on((80, 86, 89, 90, 100), 216, 56) | _on((120,), 200, 56)),
+    Config("mla_512", 16, 32, 4, 2, _on((80, 86, 89, 90, 100), 160, 50) | _on((120,), 152, 50)),
+    Config("gqa_128", 16, 64, 4, 2, _on((80, 86, 89, 90, 100, 120), 96, 39)),
+    Config("gqa_64", 16, 64, 4, 2, _on((80, 86, 89, 90, 100, 120), 64, 21)),
 )
 MERGE_WARPS = 4
-MERGE_BUDGETS: Mapping[int, Budget] = {90: Budget(64, 1024), 120: Budget(64, 1024)}
+MERGE_BUDGETS: Mapping[int, Budget] = _on((80, 86, 89, 90, 100, 120), 40, 1)
 
 
-def config_for(kind: str, arch: int) -> Config:
-    """The served config of a kind on an architecture. ValueError names what is known when there is none."""
-    for config in CONFIGS:
-        if config.kind == kind and arch in config.budgets:
-            return config
-    known = sorted({(c.kind, a) for c in CONFIGS for a in c.budgets})
-    raise ValueError(f"No served config for kind {kind!r} on sm_{arch}: known are {known}; the README says how to add one.")
+def config_for(kind: str, arch: int, group: int) -> Config:
+    """The served config of a kind on an architecture for `group` query heads per KV head: the widest head block that
+    the heads fill, else the narrowest there is. ValueError names what is known when there is none."""
+    fitting = [c for c in CONFIGS if c.kind == kind and arch in c.budgets]
+    if not fitting:
+        known = sorted({(c.kind, a) for c in CONFIGS for a in c.budgets})
+        raise ValueError(f"No served config for {kind!r} on sm_{arch}: known are {known}; the README says how to add one.")
+    return next((c for c in fitting if group % c.block_h == 0), fitting[-1])

@@ -29,7 +29,7 @@ def split_range(split, total, splits, tiles_per_split):
 
 @triton.jit(do_not_specialize=_RUNTIME)
 def mla_split(
-    q_ptr,  # [rows, HEADS, V_DIM + ROPE]
+    q_ptr,  # [rows, HEADS, V_DIM + ROPE], when PACKED [rows, HEADS, V_DIM]
     kv_ptr,  # PACKED: uint8 pages; else [pages, PAGE, V_DIM + ROPE]
     index_ptr,  # SPARSE: [rows, index_cap] token slots, < 0 is a hole; else [seqs, table_cap] page numbers
     length_ptr,  # [seqs] int32: valid entries of the index list, or tokens of the sequence
@@ -58,8 +58,8 @@ def mla_split(
     BLOCK_N: tl.constexpr,
     PAGE: tl.constexpr,
     PAGE2: tl.constexpr,
-    V_DIM: tl.constexpr,
-    ROPE: tl.constexpr,
+    V_DIM: tl.constexpr,  # 512
+    ROPE: tl.constexpr,  # width of the rope part: behind V_DIM, or the last of V_DIM when PACKED
     PACKED: tl.constexpr,
     SPARSE: tl.constexpr,
     EXTRA: tl.constexpr,
@@ -76,12 +76,15 @@ def mla_split(
     dims = tl.arange(0, V_DIM)
 
     q_row = q_ptr + row.to(tl.int64) * stride_q_row + heads[:, None] * stride_q_head
-    q = tl.load(q_row + dims[None, :], mask=real_head[:, None], other=0.0)
+    # Packed tokens are 448 e4m3 + 64 bf16: two tiles, [N, 512] with its last 64 columns zero and [N, 64]. One tile
+    # built by select costs 128 byte-wide loads a thread, spills, and twice the shared memory (see the README).
+    NOPE: tl.constexpr = V_DIM - ROPE if PACKED else V_DIM
+    q = tl.load(q_row + dims[None, :], mask=real_head[:, None] & (dims < NOPE)[None, :], other=0.0)
     if UPCAST:
         q = q.to(tl.float32)
     if ROPE > 0:
         rope_dims = tl.arange(0, ROPE)
-        q_rope = tl.load(q_row + V_DIM + rope_dims[None, :], mask=real_head[:, None], other=0.0)
+        q_rope = tl.load(q_row + NOPE + rope_dims[None, :], mask=real_head[:, None], other=0.0)
         if UPCAST:
             q_rope = q_rope.to(tl.float32)
 
@@ -99,6 +102,8 @@ def mla_split(
     top = tl.full([BLOCK_H], float("-inf"), tl.float32)
     weight_sum = tl.zeros([BLOCK_H], tl.float32)
     acc = tl.zeros([BLOCK_H, V_DIM], tl.float32)
+    if PACKED:
+        acc_rope = tl.zeros([BLOCK_H, ROPE], tl.float32)
     lane = tl.arange(0, BLOCK_N)
     for tile in range(lo, hi):
         # -- where this tile's tokens are
@@ -136,30 +141,24 @@ def mla_split(
         if PACKED:
             # a page: PAGE x (448 e4m3 + 64 bf16), then PAGE x (7 e8m0 scales + 1 pad), see packed.py
             token = kv + page_base + offset * 576
-            in_nope = dims < 448
             scale_base = page_base + offset * 8
             if EXTRA and PAGE != PAGE2:
                 scale_base += tl.where(second, PAGE2 * 576, PAGE * 576)
             else:
                 scale_base += PAGE * 576
-            raw = tl.load(
+            nope = tl.load(
                 token.to(tl.pointer_type(tl.float8e4nv))[:, None] + dims[None, :],
-                mask=valid[:, None] & in_nope[None, :],
+                mask=valid[:, None] & (dims < 448)[None, :],
                 other=0.0,
             )
-            exponent = tl.load(
-                (kv + scale_base)[:, None] + (dims // 64)[None, :], mask=valid[:, None] & in_nope[None, :], other=0
-            )
+            group = tl.arange(0, 8)
+            exponent = tl.load((kv + scale_base)[:, None] + group[None, :], mask=valid[:, None] & (group < 7)[None, :], other=0)
             scale = (exponent.to(tl.int32) << 23).to(tl.float32, bitcast=True)
-            rope = tl.load(
-                token.to(tl.pointer_type(tl.bfloat16))[:, None] + (dims - 224)[None, :],
-                mask=valid[:, None] & (dims >= 448)[None, :],
-                other=0.0,
-            )
-            if UPCAST:
-                k = tl.where(in_nope[None, :], raw.to(tl.float32) * scale, rope.to(tl.float32))
-            else:
-                k = tl.where(in_nope[None, :], (raw.to(tl.float32) * scale).to(tl.bfloat16), rope)
+            wide = nope.to(tl.float32).reshape(BLOCK_N, 8, 64) * scale[:, :, None]
+            k = wide.reshape(BLOCK_N, 512)
+            if not UPCAST:
+                k = k.to(tl.bfloat16)
+            rope_ptr = token.to(tl.pointer_type(tl.bfloat16))[:, None] + 224 + rope_dims[None, :]
         else:
             token = kv + page_base + offset * (V_DIM + ROPE)
             k = tl.load(token[:, None] + dims[None, :], mask=valid[:, None], other=0.0)
@@ -169,7 +168,10 @@ def mla_split(
         # -- scores and online softmax, in units of log2
         scores = tl.dot(q, tl.trans(k), input_precision="ieee")
         if ROPE > 0:
-            k_rope = tl.load(token[:, None] + V_DIM + rope_dims[None, :], mask=valid[:, None], other=0.0)
+            if PACKED:
+                k_rope = tl.load(rope_ptr, mask=valid[:, None], other=0.0)
+            else:
+                k_rope = tl.load(token[:, None] + V_DIM + rope_dims[None, :], mask=valid[:, None], other=0.0)
             if UPCAST:
                 k_rope = k_rope.to(tl.float32)
             scores = tl.dot(q_rope, tl.trans(k_rope), scores, input_precision="ieee")
@@ -181,6 +183,8 @@ def mla_split(
         weight_sum = weight_sum * shrink + tl.sum(p, 1)
         acc = acc * shrink[:, None]
         acc = tl.dot(p.to(k.dtype), k, acc, input_precision="ieee")
+        if PACKED:
+            acc_rope = tl.dot(p.to(k_rope.dtype), k_rope, acc_rope * shrink[:, None], input_precision="ieee")
         top = new_top
 
     some = weight_sum > 0.0
@@ -193,14 +197,24 @@ def mla_split(
             safe_sum = safe_sum * (1.0 + tl.exp2(tl.where(some, sink - lse2, 0.0)))
         final = out_ptr + row.to(tl.int64) * stride_out_row + heads[:, None] * stride_out_head + dims[None, :]
         result = tl.where(some[:, None], acc / safe_sum[:, None], 0.0)
-        tl.store(final, result.to(out_ptr.dtype.element_ty), mask=real_head[:, None])
+        tl.store(final, result.to(out_ptr.dtype.element_ty), mask=real_head[:, None] & (dims < NOPE)[None, :])
+        if PACKED:
+            final = out_ptr + row.to(tl.int64) * stride_out_row + heads[:, None] * stride_out_head + NOPE + rope_dims[None, :]
+            result = tl.where(some[:, None], acc_rope / safe_sum[:, None], 0.0)
+            tl.store(final, result.to(out_ptr.dtype.element_ty), mask=real_head[:, None])
         tl.store(lse_ptr + row * HEADS + heads, lse2 * 0.6931471805599453, mask=real_head)
     else:
         slot_out = (row.to(tl.int64) * HEADS + heads) * splits + split
         tl.store(
             out_ptr + slot_out[:, None] * V_DIM + dims[None, :],
             (acc / safe_sum[:, None]).to(out_ptr.dtype.element_ty),
-            mask=real_head[:, None] & some[:, None],
+            mask=real_head[:, None] & some[:, None] & (dims < NOPE)[None, :],
         )
+        if PACKED:
+            tl.store(
+                out_ptr + slot_out[:, None] * V_DIM + NOPE + rope_dims[None, :],
+                (acc_rope / safe_sum[:, None]).to(out_ptr.dtype.element_ty),
+                mask=real_head[:, None] & some[:, None],
+            )
         lse2 = tl.where(some, top + tl.log2(safe_sum), float("-inf"))
         tl.store(lse_ptr + slot_out, lse2, mask=real_head)

@@ -19,7 +19,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 
 from . import api
-from .configs import KINDS, Config
+from .configs import CONFIGS, KINDS, Config
 from .knobs import Knobs
 from .machine import machine_for
 from .packed import page_bytes
@@ -112,6 +112,8 @@ SERVED: tuple[Case, ...] = (
     Case("mla_packed", caps=(128, 512), sink=True, pages=(256, 64)),
     Case("mla_packed", caps=(128, 512), sink=True, pages=(256, 64), direct=True),
     Case("mla_packed", caps=(128,), sink=True, pages=(256,)),
+    Case("mla_packed", heads=32, caps=(128, 512), sink=True, pages=(256, 64)),
+    Case("mla_packed", heads=64, caps=(128, 512), sink=True, pages=(256, 64), direct=True),
     Case("mla_576", caps=(2048,)),
     Case("mla_576", caps=(4096,), dense=True),
     Case("mla_512", caps=(512, 128), sink=True),
@@ -153,9 +155,11 @@ def call(case: Case, plan: Plan) -> None:
 
 
 def compile_served(arch: int, cases: tuple[Case, ...] = SERVED, each: Callable[[Case, Compiled], None] | None = None) -> Recorder:
-    """Compile all kernels of `cases` for sm_<arch> into Triton's cache directory."""
+    """Compile all kernels of `cases` that are served on sm_<arch> into Triton's cache directory."""
     with target(arch) as recorder:
         for case in cases:
+            if not any(c.kind == case.kind and arch in c.budgets for c in CONFIGS):
+                continue
             plan = case_plan(case, arch)
             start = len(recorder.done)
             call(case, plan)

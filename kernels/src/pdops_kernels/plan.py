@@ -212,7 +212,7 @@ def read_table(path: str) -> Table:
 @lru_cache(maxsize=4096)
 def _cached(shape: Shape, machine: Machine, knobs: Knobs, measured: int | None) -> Plan:
     shape.check()
-    config = config_for(shape.kind, machine.arch)
+    config = config_for(shape.kind, machine.arch, shape.heads // shape.kv_heads)
     blocks, tiles = _blocks_per_row(shape, config), _tiles(shape, config)
     base = shape.rows * blocks
     slots = machine.sms * config.occupancy(machine.arch)

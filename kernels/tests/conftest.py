@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Kernels run in Triton's interpreter on CPU tensors in this process; what compiles runs in subprocesses."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is decorated, so before any import of ours
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run `python -m pdops_kernels.<name>` as a user would, without the interpreter unless asked."""
+
+    def call(name: str, *args: str, src: Path = ROOT / "src", **env: str) -> subprocess.CompletedProcess[str]:
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("TRITON", "PDOPS", "SGLANG"))}
+        # one line per key: the gate's cache is shared by tests, so that each kernel compiles once
+        clean |= {"PYTHONPATH": str(src), "TRITON_CACHE_DIR": str(ROOT / ".cache" / "triton"), "PYTHONWARNINGS": "ignore"}
+        return subprocess.run(
+            [sys.executable, "-m", f"pdops_kernels.{name}", *args],
+            env=clean | env, capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path,
+        )  # fmt: skip
+
+    return call
