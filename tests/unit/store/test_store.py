@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ansible_collections.pdops.sglang.plugins.module_utils.errors import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.store import atomic
 from ansible_collections.pdops.sglang.plugins.module_utils.store.backups import find_backups
 from ansible_collections.pdops.sglang.plugins.module_utils.store.store import Store
