@@ -16,6 +16,8 @@ UNITS = {"lab-prefill": "sglang-dsv4-prefill", "lab-decode": "sglang-dsv4-decode
 SCRIPTS = {name: f"serve_dsv4_{name.removeprefix('lab-')}.sh" for name in UNITS}
 # A cold start on two busy cores takes a minute; the field's default of 900 would only make a failure slow to show.
 LOAD_TIMEOUT_S = 240
+# An idle engine ends 5 to 9 s after SIGTERM, on a busy machine later.
+DRAIN_S = 30
 
 
 @dataclass(frozen=True)
@@ -214,6 +216,7 @@ def lab_json(layout: Layout, name: str) -> dict[str, object]:
         "model": "tiny",
         "engine": "real",
         "load_timeout_s": LOAD_TIMEOUT_S,
+        "drain_s": DRAIN_S,
         "instances": instances,
     }
 
