@@ -15,7 +15,7 @@ from .mla import split_range
 _RUNTIME = ["splits", "tiles_per_split", "rows_per_seq"]
 
 
-@triton.jit(do_not_specialize=_RUNTIME)
+@triton.jit(do_not_specialize=_RUNTIME, do_not_specialize_on_alignment=["length_ptr", "sink_ptr"])
 def gqa_split(
     q_ptr,  # [rows, HEADS, DIM]
     k_ptr,  # [pages, PAGE, KV_HEADS, DIM]

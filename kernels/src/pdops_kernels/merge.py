@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 
-@triton.jit(do_not_specialize=["splits"])
+@triton.jit(do_not_specialize=["splits"], do_not_specialize_on_alignment=["sink_ptr"])
 def merge_splits(
     part_ptr,  # [rows, HEADS, splits, DIM]
     part_lse_ptr,  # [rows, HEADS, splits] base 2

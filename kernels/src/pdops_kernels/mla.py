@@ -12,7 +12,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+# What differs between buckets or callers must not make another kernel: such a kernel would compile while serving.
 _RUNTIME = ["splits", "tiles_per_split", "rows_per_seq"]
+_ANY_ALIGNMENT = ["length_ptr", "length2_ptr", "sink_ptr"]
 
 
 @triton.jit
@@ -27,7 +29,7 @@ def split_range(split, total, splits, tiles_per_split):
     return lo, hi
 
 
-@triton.jit(do_not_specialize=_RUNTIME)
+@triton.jit(do_not_specialize=_RUNTIME, do_not_specialize_on_alignment=_ANY_ALIGNMENT)
 def mla_split(
     q_ptr,  # [rows, HEADS, V_DIM + ROPE], when PACKED [rows, HEADS, V_DIM]
     kv_ptr,  # PACKED: uint8 pages; else [pages, PAGE, V_DIM + ROPE]
