@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""The tools as commands: compile gate, prewarm, selftest, and the mutation check."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[1] / "src"
+Tool = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def changed(tmp_path: Path, file: str, old: str, new: str) -> Path:
+    """A copy of the sources with one passage replaced; the passage must be there exactly once."""
+    copy = tmp_path / "src"
+    shutil.copytree(SRC, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    path = copy / "pdops_kernels" / file
+    text = path.read_text()
+    assert text.count(old) == 1, f"{old!r} is {text.count(old)} times in {file}"
+    path.write_text(text.replace(old, new))
+    return copy
+
+
+def test_gate_passes_on_sm_90_and_sm_120(tool: Tool) -> None:
+    done = tool("gate", "--archs", "90,120", "--json")
+    report = json.loads(done.stdout)
+    bad = [(r["arch"], r["case"], r["problems"]) for r in report["kernels"] if r["problems"]]
+    assert done.returncode == 0 and report["ok"] and not bad, bad
+    assert {r["arch"] for r in report["kernels"]} == {90, 120}
+    splits = [r for r in report["kernels"] if r["kernel"] != "merge_splits"]
+    assert all(r["mma"] and not r["local_ops"] and not r["stack"] for r in splits)
+    assert max(r["smem"] for r in splits if r["arch"] == 120) <= 99 * 1024
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('"mla_packed", 16, 32, 8, 2,', '"mla_packed", 16, 32, 4, 2,', "spills"),
+        ('"mla_packed", 16, 32, 8, 2, _on((89, 90, 100, 120), 208, 39)', '"mla_packed", 16, 32, 8, 2, _on((120,), 160, 39)', "over budget"),
+    ],
+)
+def test_gate_fails_on_a_config_that_spills_or_grows(tool: Tool, tmp_path: Path, old: str, new: str, problem: str) -> None:
+    src = changed(tmp_path, "configs.py", old, new)
+    # only the first served kind, to be quick
+    served = src / "pdops_kernels" / "offline.py"
+    served.write_text(served.read_text().replace("SERVED: tuple[Case, ...] = (", "SERVED: tuple[Case, ...] = (Case('mla_packed', caps=(128,)),)\n_UNUSED = ("))
+    done = tool("gate", "--archs", "120", src=src)
+    assert done.returncode == 1 and problem in done.stdout
+
+
+def test_prewarm_twice_gives_the_same_binaries_and_compiles_nothing(tool: Tool, tmp_path: Path) -> None:
+    first, second = (json.loads(tool("prewarm", "--cache-dir", str(tmp_path / "a"), "--json").stdout) for _ in "12")
+    assert first["compiled"] == 3 and (second["compiled"], second["cached"]) == (0, 3)
+    copy = changed(tmp_path, "__init__.py", '__version__ = "0.1.0"', '__version__ = "0.1.0"  # elsewhere')
+    elsewhere = json.loads(tool("prewarm", "--cache-dir", str(tmp_path / "b"), "--json", src=copy).stdout)
+    assert elsewhere["compiled"] == 3
+    assert first["kernels"] == second["kernels"] == elsewhere["kernels"]
+
+
+def test_tools_fail_with_a_code_and_one_sentence(tool: Tool) -> None:
+    for name, *args in (("prewarm", "--arch", "75"), ("prewarm", "--kind", "gqa_96"), ("gate", "--archs", "x"), ("selftest",)):
+        done = tool(name, *args, "--json")
+        assert done.returncode != 0
+        answer = json.loads(done.stdout or done.stderr)
+        assert answer["ok"] is False
+
+
+def test_selftest_in_the_interpreter(tool: Tool) -> None:
+    done = tool("selftest", "--interpret", "--json", SGLANG_SM120_MMA_TARGET_CTAS="512")
+    report = json.loads(done.stdout)
+    assert done.returncode == 0 and report["ok"]
+    assert [p["splits"] for p in report["plans"]] == [20, 20, 8, 6]
+
+
+def test_a_bad_knob_stops_the_selftest(tool: Tool) -> None:
+    done = tool("selftest", "--interpret", SGLANG_SM120_MMA_TARGET_CTAS="twelve")
+    assert done.returncode == 2 and "SGLANG_SM120_MMA_TARGET_CTAS='twelve' is not a whole number" in done.stderr
+
+
+MUTANTS = {
+    "mask: tokens past the length count": ("mla.py", "valid = pos < tl.where(second, length2, length)", "valid = pos < CAP"),
+    "mask: holes count": ("mla.py", "valid = valid & (slot >= 0)", "valid = valid & (slot >= -1)"),
+    "mask: gqa reads past the end": ("gqa.py", "valid = pos < length", "valid = pos < CAP"),
+    "merge: weights forgotten": ("merge.py", "acc += weight * part.to(tl.float32)", "acc += part.to(tl.float32)"),
+    "merge: empty splits are read": ("merge.py", 'mask=lse > float("-inf"), other=0.0', "mask=dims < DIM, other=0.0"),
+    "merge: the last split is lost": ("merge.py", "for split in range(0, splits):", "for split in range(0, splits - 1):"),
+    "sink: forgotten in the merge": ("merge.py", "safe_sum = safe_sum * (1.0 +", "safe_sum = safe_sum * (1.0 + 0.0 *"),
+    "sink: forgotten without merge": ("mla.py", "safe_sum = safe_sum * (1.0 +", "safe_sum = safe_sum * (1.0 + 0.0 *"),
+    "deal: a tile is done twice": ("mla.py", "hi = (split + 1) * total // splits", "hi = tl.minimum((split + 1) * total // splits + 1, total)"),
+    "softmax: no rescale": ("mla.py", "acc = acc * shrink[:, None]", "acc = acc * 1.0"),
+    "packed: scale of the next group": ("mla.py", "(kv + scale_base)[:, None] + group[None, :]", "(kv + scale_base)[:, None] + (group[None, :] + 1) % 7"),
+    "streams: pages mixed up": ("mla.py", "page = tl.where(second, slot // PAGE2, slot // PAGE)", "page = slot // PAGE"),
+    "speculative rows see the same tokens": ("gqa.py", " - (rows_per_seq - 1 - row % rows_per_seq)", ""),
+}  # fmt: skip
+
+
+def test_every_mutant_is_killed(tmp_path: Path) -> None:
+    """Break one thing at a time; the numerics must notice. One interpreter process per mutant, the selftest's problems."""
+    import os
+    import sys
+
+    survivors = []
+    for i, (name, (file, old, new)) in enumerate(MUTANTS.items()):
+        src = changed(tmp_path / str(i), file, old, new)
+        code = (
+            "import os; os.environ['TRITON_INTERPRET'] = '1'\n"
+            "from pdops_kernels import selftest, numerics\nfrom pdops_kernels.knobs import Knobs\n"
+            "for name, p in selftest.problems(True).items():\n"
+            "    r = numerics.run(p, Knobs('fixed', fixed_splits=1 if 'direct' in name else 3))\n"
+            "    if not r.ok: raise SystemExit(1)\n"
+        )
+        env = dict(os.environ, PYTHONPATH=str(src), PYTHONWARNINGS="ignore")
+        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120, check=False)
+        if done.returncode != 1 or done.stderr:
+            survivors.append((name, done.returncode, done.stderr[-300:]))
+    assert not survivors
