@@ -77,14 +77,15 @@ def look():
     return Look(manager=None, memory={}, deadline=time.monotonic() + 5)
 
 
+@pytest.fixture(scope="session")
+def one_supervisord():
+    daemon = supervised.Supervised()
+    yield daemon
+    daemon.close()
+
+
 @pytest.fixture
-def supervisord():
-    started = []
-
-    def start(programs, **options):
-        started.append(supervised.Supervised(programs, **options))
-        return started[-1]
-
-    yield start
-    for one in started:
-        one.close()
+def supervisord(one_supervisord):
+    """A function that gives a running supervisord these programs."""
+    yield one_supervisord.use
+    one_supervisord.clear()

@@ -8,9 +8,9 @@ import json
 import time
 
 import pytest
-from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.gates import completion, http_gates, router
 from ansible_collections.pdops.sglang.plugins.module_utils.gates.base import Look
+from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 
 
 @pytest.mark.parametrize(

@@ -229,7 +229,7 @@ def test_what_the_engine_changed_itself_is_seen():
         ({"A": ""}, {"A": ""}, "passed", "A="),
         ({"A": "1"}, {"A": "1 "}, "failed", "expected 1"),
         ({}, {}, "passed", "no knobs to look for"),
-        ({c: "1" for c in "ABCDE"}, {c: "1" for c in "ABCDE"}, "passed", "5 knobs in effect"),
+        (dict.fromkeys("ABCDE", "1"), dict.fromkeys("ABCDE", "1"), "passed", "5 knobs in effect"),
     ],
 )
 def test_judgement(wanted, has, result, words):

@@ -16,18 +16,18 @@ sys.path.insert(0, str(Path(__file__).parent))
 import supervised
 
 
+@pytest.fixture(scope="session")
+def one_supervisord():
+    daemon = supervised.Supervised()
+    yield daemon
+    daemon.close()
+
+
 @pytest.fixture
-def supervisord():
-    """A function that starts a supervisord with programs."""
-    started = []
-
-    def start(programs, **options):
-        started.append(supervised.Supervised(programs, **options))
-        return started[-1]
-
-    yield start
-    for one in started:
-        one.close()
+def supervisord(one_supervisord):
+    """A function that gives a running supervisord these programs."""
+    yield one_supervisord.use
+    one_supervisord.clear()
 
 
 class FakeSystemd:

@@ -13,7 +13,7 @@ import time
 import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils import endpoint
 from ansible_collections.pdops.sglang.plugins.module_utils.endpoint import Answer, Failure, join, parse_url, request
-from ansible_collections.pdops.sglang.plugins.module_utils.errors import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 
 HTTP_OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-A: b\r\n\r\nok"
 

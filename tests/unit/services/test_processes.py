@@ -12,7 +12,7 @@ import time
 
 import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils import listeners as sockets
-from ansible_collections.pdops.sglang.plugins.module_utils.errors import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.processes import (
     Environ,
     ProcessId,

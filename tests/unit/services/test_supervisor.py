@@ -9,11 +9,11 @@ import signal
 import time
 
 import pytest
-from ansible_collections.pdops.sglang.plugins.module_utils.errors import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.processes import read_process
 from ansible_collections.pdops.sglang.plugins.module_utils.services import manager_for
 from ansible_collections.pdops.sglang.plugins.module_utils.services.supervisor_rpc import read_settings
-from supervised import engine
+from supervised import Supervised, engine
 
 
 def gone(pid):
@@ -159,8 +159,15 @@ def test_unknown_program_lists_what_there_is(supervisord):
         manager.status("decod")
 
 
-def test_over_tcp_with_a_login(supervisord, tmp_path):
-    daemon = supervisord({"a": engine()}, inet=True, login=True)
+@pytest.fixture
+def over_tcp():
+    daemon = Supervised(inet=True, login=True)
+    yield daemon.use({"a": engine()})
+    daemon.close()
+
+
+def test_over_tcp_with_a_login(over_tcp, tmp_path):
+    daemon = over_tcp
     manager = manager_for("supervisor", str(daemon.config))
     assert manager.status("a").state == "inactive"
     wrong = tmp_path / "wrong.conf"

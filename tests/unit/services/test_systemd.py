@@ -9,7 +9,7 @@ import shlex
 import time
 
 import pytest
-from ansible_collections.pdops.sglang.plugins.module_utils.errors import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.processes import read_process
 from ansible_collections.pdops.sglang.plugins.module_utils.services import manager_for
 from ansible_collections.pdops.sglang.plugins.module_utils.services import systemd as module
