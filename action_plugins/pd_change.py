@@ -30,7 +30,12 @@ class ActionModule(ActionBase):
             # The worker's parent is ansible-playbook itself: the process whose death ends the leading.
             args["leader"] = this_process(_user(), os.getppid())
         result.update(self._execute_module(module_args=args, task_vars=task_vars))
-        if args.get("verb") == "rollback" and not self._task.check_mode and not result.get("failed"):
+        if (
+            args.get("verb") == "rollback"
+            and "change" in result
+            and not self._task.check_mode
+            and not result.get("failed")
+        ):
             result.update(self._watch(args, result, task_vars))
         return result
 
@@ -52,6 +57,9 @@ class ActionModule(ActionBase):
             change = state.get("change", {})
             if change.get("state") in ("rolled-back", "rollback-failed", "confirmed", "superseded"):
                 failed = change["state"] != "rolled-back"
+                # This run tells it now, so the next one need not.
+                told = {**status_args, "verb": "report", "ids": [change["id"]]}
+                self._execute_module(module_name="pdops.sglang.pd_change", module_args=told, task_vars=task_vars)
                 return {
                     "failed": failed,
                     "changed": True,

@@ -125,6 +125,10 @@ applied:
   description: One entry per script that was changed, with the sha256 before and after.
   returned: with V(apply)
   type: list
+said:
+  description: What became of the old state, in one sentence.
+  returned: with V(rollback)
+  type: str
 steps:
   description: All steps so far.
   returned: with V(status) and V(rollback)

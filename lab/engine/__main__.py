@@ -9,6 +9,7 @@ nothing. The settings are in settings.py, the model of its speed in speed.py.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -16,6 +17,7 @@ import time
 import traceback
 
 from aiohttp import web
+from aiohttp.http_exceptions import BadHttpMessage
 
 from .core import Engine, say
 from .endpoints import Endpoints
@@ -107,7 +109,15 @@ def _start(argv: list[str]) -> tuple[Options, Engine]:
     return options, Engine(options, read_settings(env), read_knob(env), env)
 
 
+class _NoPreface(logging.Filter):
+    """The real router asks every new worker in HTTP/2 too; aiohttp logs a long traceback for each such preface."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not (record.exc_info and isinstance(record.exc_info[1], BadHttpMessage))
+
+
 def main() -> int:
+    logging.getLogger("aiohttp.server").addFilter(_NoPreface())
     # The first line says what this is, whoever reads the log.
     say(f"simulation: no model, no GPU; SGLang's outside at version {VERSION}")
     try:

@@ -50,6 +50,9 @@ class Book:
             raise PdopsError(f"the record {path} is not one of change {change_id}; move it away after looking at it.")
         return loaded
 
+    def exists(self, change_id: str) -> bool:
+        return os.path.exists(self._path(change_id))
+
     def all(self) -> list[rules.Record]:
         """All records, oldest first. An unreadable one raises: it may be the open one."""
         try:

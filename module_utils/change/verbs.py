@@ -144,6 +144,8 @@ def _confirm(book: Book, params: Params) -> dict[str, Any]:
 
 def _rollback(book: Book, params: Params) -> dict[str, Any]:
     """Hand the rollback to the guard: one way back, whether a controller still lives or not."""
+    if not book.exists(params["change_id"]):
+        return {"changed": False, "said": "nothing had begun here"}
     record = book.load(params["change_id"])
     if record["state"] in ("open", "rollback-failed"):
         record = book.set_state(

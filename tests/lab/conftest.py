@@ -24,7 +24,16 @@ ROOT = Path(__file__).resolve().parents[2]
 KNOB = "SGLANG_SM120_MMA_TARGET_CTAS"
 LINE = f"export {KNOB}=512   # A/B: +12.8% at C64, +5.7% at C96\n"
 #: Leases of seconds, so that a dead controller is noticed within a test's patience.
-QUICK = ("-e", "change_step_budget_s=3", "-e", "change_lease_slack_s=2", "-e", "pd_load_timeout_s=15", "-e", "pd_drain_s=3")
+QUICK = (
+    "-e",
+    "change_step_budget_s=3",
+    "-e",
+    "change_lease_slack_s=1",
+    "-e",
+    "pd_load_timeout_s=10",
+    "-e",
+    "pd_drain_s=3",
+)
 
 
 @dataclass(frozen=True)
@@ -140,7 +149,9 @@ class Lab:
                 if found:
                     return found
             time.sleep(0.02)
-        raise AssertionError(f"{what} did not happen within {timeout_s:.0f} s; changes: {json.dumps(self.changes(), indent=1)}")
+        raise AssertionError(
+            f"{what} did not happen within {timeout_s:.0f} s; changes: {json.dumps(self.changes(), indent=1)}"
+        )
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,6 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
 from lab import ports, processes  # noqa: E402
 
 pytestmark = pytest.mark.lab

@@ -15,7 +15,6 @@ import aiohttp
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
 from lab import ports, processes  # noqa: E402
 from lab.engine.speed import KNOB, speed  # noqa: E402
 

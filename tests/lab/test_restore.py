@@ -101,7 +101,9 @@ def test_a_backup_that_differs_in_two_lines_is_refused_with_both_shown(story: La
 
 def test_several_candidates_are_listed_and_one_is_chosen_by_name(story: Lab) -> None:
     other = "export SGLANG_LOG_MS=1\n"
-    story.backup.with_name(f"{story.script.name}.old.bak").write_text(story.script.read_text().replace("export UCX_TLS", other + "export UCX_TLS"))
+    story.backup.with_name(f"{story.script.name}.old.bak").write_text(
+        story.script.read_text().replace("export UCX_TLS", other + "export UCX_TLS")
+    )
     ran = story.play("restore_knob.yml")
     assert ran.rc == 2
     assert f"{KNOB}=512 on decode" in ran.words and "SGLANG_LOG_MS=1 on decode" in ran.words

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""kill -9 of the controller: the machine finds its own way back, and the next run says what it found."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from .conftest import KNOB, QUICK, Lab
+
+pytestmark = pytest.mark.lab
+
+
+def last_step(lab: Lab) -> str:
+    change = lab.changes()[-1]
+    return (
+        " ".join(filter(None, (change["steps"][-1]["step"], change["steps"][-1]["instance"])))
+        if change["steps"]
+        else "begin"
+    )
+
+
+POINTS: dict[str, Callable[[Lab], bool]] = {
+    "opened, nothing applied": lambda lab: lab.changes()[-1]["state"] == "open",
+    "applied, nothing stopped": lambda lab: lab.script.read_bytes() == lab.backup.read_bytes(),
+    "all stopped": lambda lab: last_step(lab) == "stop lab-prefill",
+    "between two starts": lambda lab: last_step(lab) == "start lab-decode",
+    "before confirm": lambda lab: last_step(lab) == "start lab-router",
+}
+
+
+@pytest.fixture(scope="module")
+def lab(module_lab: Lab) -> Lab:
+    """One story for all points: each ends in the old state, which is the story's."""
+    module_lab.story()
+    return module_lab
+
+
+def kill_at(lab: Lab, point: str, *arguments: str) -> str:
+    """Start the restore, kill the whole controller at the point, return the change's id."""
+    known = len(lab.changes())
+    process = lab.start("restore_knob.yml", *arguments)
+    lab.wait(point, lambda: len(lab.changes()) > known and POINTS[point](lab))
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    return str(lab.changes()[-1]["id"])
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_without_any_controller_the_old_state_serves_again_within_the_lease(lab: Lab, point: str) -> None:
+    before = lab.script.read_bytes()
+    change_id = kill_at(lab, point, *QUICK)
+    lab.wait("the guard's rollback", lambda: lab.changes()[-1]["state"] == "rolled-back")
+
+    assert lab.script.read_bytes() == before
+    assert lab.running_knob() is None
+    assert lab.serves()
+    told = lab.play("verify.yml") if point == "before confirm" else lab.play("restore_knob.yml", "--check")
+    assert told.rc == 0, told.text
+    assert f"found: change {change_id}" in told.words
+    assert "was rolled-back by its guard" in told.words and "nobody confirmed it" in told.words
+
+
+def test_the_next_run_sees_the_dead_controller_at_once_and_carries_on(lab: Lab) -> None:
+    before = lab.script.read_bytes()
+    change_id = kill_at(lab, "all stopped")  # with the usual lease: the guard shall not come first
+
+    ran = lab.play("restore_knob.yml")
+    assert ran.rc == 0, ran.text
+    assert (
+        f"found: change {change_id}" in ran.words
+        and "stopped after 'stop lab-prefill'; its controller is gone" in ran.words
+    )
+    assert lab.running_knob() == "512"
+    assert lab.serves()
+    states = {change["id"]: change["state"] for change in lab.changes()}
+    assert states[change_id] == "superseded"
+    # Nothing is lost: what was there before the first of the two changes is a stored version.
+    assert lab.script.read_bytes() != before
+    reverted = lab.play("revert_knob.yml", "-e", f"knob={KNOB}")
+    assert reverted.rc == 0, reverted.text
+    assert lab.script.read_bytes() == before
+
+
+def test_a_second_operator_learns_who_holds_the_deployment(lab: Lab) -> None:
+    process = lab.start("restore_knob.yml")
+    lab.wait(
+        "the first operator's change",
+        lambda: lab.changes()[-1]["state"] == "open" and last_step(lab).startswith("start"),
+    )
+    second = lab.play("restore_knob.yml")
+    assert second.rc == 2
+    held = lab.changes()[-1]["id"]
+    for part in (f"change {held}", "open since", "still holds the deployment for", f"-e take_over={held}"):
+        assert part in second.words
+    text, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, text
+    assert lab.running_knob() == "512"
