@@ -32,8 +32,9 @@ options:
     required: true
   knobs:
     description:
-      - Names of knobs, each with a value that is a string or an integer. YAML's bare C(yes) or C(1.5) are refused, quote them.
-      - With O(state=present) a null value unsets the knob. With O(state=absent) values must be null.
+      - Names of knobs, each with a value that is a string or an integer. YAML's bare V(yes) or V(1.5) are refused, quote them.
+        YAML makes V(8) of a bare V(010) before anybody sees it, so quote that too.
+      - With O(state=present) a null value unsets the knob. With O(state=absent) values must be null or empty.
       - With O(state=restored) a null value means whatever the source has; another value must be the one that the source has.
     type: dict
     default: {}
@@ -47,28 +48,31 @@ options:
     default: present
   from_version:
     description:
-      - For O(state=restored), the version to take, by the first 6 or more digits of its sha256, its label, or V(previous).
-      - If neither this nor O(from_backup) is set, the newest version or else the newest backup is taken that has the named knobs
-        otherwise than the script.
+      - For O(state=restored), the version to take, by its label, the first 6 or more digits of its sha256, or V(previous),
+        which is the newest stored content before the one that the script has now.
+      - If neither this nor O(from_backup) is set, the newest stored version, or else the newest backup beside the script, is taken
+        that has the named knobs. If the script has them with the same values, there is nothing to do.
     type: str
   from_backup:
     description:
-      - For O(state=restored), the backup to take, by its full path, or by the name or label of a file beside the script.
+      - For O(state=restored), the backup to take, by its full path, or by the name or label of a file beside the script,
+        as V(serve_decode.sh.pretgt_revert_2025.bak) or V(pretgt_revert_2025).
     type: str
   expect_only:
     description:
-      - Refuse when anything but the lines of the named knobs would change, and show those lines.
+      - Refuse when anything but the named knobs would change, and show the other lines.
+      - V(false) takes the whole content of a version or backup with O(state=restored).
     type: bool
     default: true
   expect_sha256:
-    description: Refuse when the script is not this content any more.
+    description: Refuse when the script is not this content any more, and show what changed if the content is stored.
     type: str
   state_dir:
-    description: Folder on the machine in which pdops keeps versions and its journal.
+    description: Folder on the machine in which pdops keeps versions and its journal; private to the user who runs this.
     type: path
     default: /var/lib/pdops
   label:
-    description: Label of the version that the edit makes.
+    description: Label of the version that the edit makes. If empty, it tells the edit.
     type: str
     default: ""
   actor:
@@ -111,7 +115,7 @@ path:
   returned: success
   type: str
 knobs:
-  description: Value of each named or changed knob before and after, by its name.
+  description: Value of each named knob, and of every other one that changes, before and after; null is not set, or not known without a run.
   returned: success
   type: dict
   sample: {SGLANG_SM120_MMA_TARGET_CTAS: {before: null, after: "512"}}
@@ -123,23 +127,75 @@ sha256_after:
   description: Identity of the new content.
   returned: success
   type: str
+version_before:
+  description: The stored version of the old content.
+  returned: changed, except in check mode
+  type: dict
+  sample: {sha256: "8a1f0c...", label: before present SGLANG_SM120_MMA_TARGET_CTAS, time: "2026-11-29T16:45:12Z"}
+version_after:
+  description: The stored version of the new content.
+  returned: changed, except in check mode
+  type: dict
+  sample: {sha256: "07ce53...", label: present SGLANG_SM120_MMA_TARGET_CTAS, time: "2026-11-29T16:45:12Z"}
 source:
-  description: What was restored.
+  description: What was restored. Its kind is C(version), C(backup), or C(none) when the script has it already.
   returned: with O(state=restored)
   type: dict
+  sample: {kind: backup, name: /root/serve_decode.sh.old.bak, label: old, time: "2025-11-01T10:11:12Z", told: backup serve_decode.sh.old.bak}
 other_lines:
-  description: Changed lines that are not those of the named knobs, secrets masked.
+  description: Changed lines that are not those of the named knobs, secrets masked. A refusal shows them too.
   returned: always, except when the input is refused
+  type: list
+  elements: dict
+  sample: [{sign: "-", line: 10, text: "export SGLANG_LOG_MS=1"}]
+drift_lines:
+  description: What changed in the script since O(expect_sha256), secrets masked.
+  returned: when the script is not that content any more, and that content is stored
   type: list
   elements: dict
 """
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.knob_edit import Applied, EditRequest, edit, masked_diff
+from ..module_utils.knobs import MASK, check_value, is_secret, mask_text
 from ..module_utils.pdops_error import PdopsError
-from ..module_utils.knob_edit import EditRequest, apply_edit, masked_diff, plan_edit
-from ..module_utils.knobs import check_name, check_value, refuse_secret
-from ..module_utils.store.store import Store
+from ..module_utils.store.store import Store, Version
+
+
+def without_secrets(given: dict) -> dict:
+    """The knobs as the invocation may show them: it comes back with every result and is printed with -vvv."""
+    return {
+        name: MASK
+        if value is not None and is_secret(str(name))
+        else mask_text(value)
+        if isinstance(value, str)
+        else value
+        for name, value in given.items()
+    }
+
+
+def told(version: Version) -> dict:
+    return {"sha256": version.sha256, "label": version.label, "time": version.time}
+
+
+def result_of(done: Applied, diff: bool) -> dict:
+    plan = done.plan
+    result = {
+        "changed": plan.changed,
+        "path": plan.request.path,
+        "knobs": plan.knobs,
+        "sha256_before": plan.sha256_before,
+        "sha256_after": plan.sha256_after,
+        "other_lines": list(plan.other_lines),
+    }
+    if plan.source:
+        result["source"] = plan.source
+    if done.version_before and done.version_after:
+        result.update(version_before=told(done.version_before), version_after=told(done.version_after))
+    if diff:
+        result["diff"] = masked_diff(plan)
+    return result
 
 
 def main() -> None:
@@ -158,19 +214,19 @@ def main() -> None:
             "change_id": {"type": "str"},
         },
         supports_check_mode=True,
+        # Ansible would write all parameters into the system's log before we can refuse a secret among them; what is done
+        # stands in the journal of pdops. (no_log on the option would blot out every equal string in the result.)
+        no_log=True,
     )
-    given = module.params
+    given = dict(module.params)
+    module.params["knobs"] = without_secrets(given["knobs"])
     try:
-        for name in given["knobs"]:
-            try:
-                refuse_secret(check_name(str(name)))
-            except PdopsError:
-                # The value of a refused name must not come back with the invocation.
-                module.no_log_values.add(str(given["knobs"][name]))
-                raise
         request = EditRequest(
             path=given["path"],
-            knobs={str(name): check_value(str(name), value) for name, value in given["knobs"].items()},
+            knobs={
+                str(name): None if value is not None and is_secret(str(name)) else check_value(str(name), value)
+                for name, value in given["knobs"].items()
+            },
             state=given["state"],
             from_version=given["from_version"],
             from_backup=given["from_backup"],
@@ -180,30 +236,15 @@ def main() -> None:
             actor=given["actor"],
             change_id=given["change_id"],
         )
-        store = Store(given["state_dir"])
-        plan = plan_edit(request, store)
-        if plan.changed and not module.check_mode:
-            store.check_usable()
-            apply_edit(plan, store)
+        done = edit(request, Store(given["state_dir"]), module.check_mode)
     except PdopsError as error:
+        details = dict(error.details)
         if not module._diff:
-            error.details.pop("diff", None)
-        module.fail_json(msg=str(error), **error.details)
-    for warning in plan.warnings:
+            details.pop("diff", None)
+        module.fail_json(msg=str(error), **details)
+    for warning in (*done.plan.warnings, *done.warnings):
         module.warn(warning)
-    result = {
-        "changed": plan.changed,
-        "path": request.path,
-        "knobs": plan.knobs,
-        "sha256_before": plan.sha256_before,
-        "sha256_after": plan.sha256_after,
-        "other_lines": list(plan.other_lines),
-    }
-    if plan.source:
-        result["source"] = plan.source
-    if module._diff:
-        result["diff"] = masked_diff(plan)
-    module.exit_json(**result)
+    module.exit_json(**result_of(done, module._diff))
 
 
 if __name__ == "__main__":

@@ -5,23 +5,26 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Optional
 
 from . import knobs
+from .bash_syntax import check_syntax
 from .pdops_error import PdopsError
-from .scripts.diffing import knobs_changed, lines_beyond
+from .script_views import masked_beside, masked_difference, masked_value, shown_lines, told_lines
+from .scripts.diffing import changed_lines, knobs_changed, lines_beyond
 from .scripts.editing import set_knob, unset_knob
-from .scripts.reading import read_script
-from .store.atomic import check_replaceable, find_leftovers, read_regular, replace_file, sha256_of
-from .store.backups import MOST_BYTES, Backup, find_backups
+from .scripts.reading import Reading, read_script
+from .store.atomic import find_leftovers, leftovers_of, read_regular, remove_leftovers, replace_file, sha256_of
+from .store.backups import MOST_BYTES
+from .store.obstacles import check_replaceable
+from .store.sources import Source, from_backup, from_version, sources_of
 from .store.store import Store, Version
+from .store.versions import check_label
 
 STATES = ("present", "absent", "restored")
-_BASH_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -29,26 +32,30 @@ class EditRequest:
     """What is wanted. A knob's value None means: unset it (``present``), or: whatever it was (``restored``)."""
 
     path: str
-    knobs: Mapping[str, str | None]
+    knobs: Mapping[str, Optional[str]]
     state: str = "present"
-    from_version: str | None = None
-    from_backup: str | None = None
+    from_version: Optional[str] = None
+    from_backup: Optional[str] = None
     expect_only: bool = True
-    expect_sha256: str | None = None
+    expect_sha256: Optional[str] = None
     label: str = ""
     actor: str = ""
-    change_id: str | None = None
+    change_id: Optional[str] = None
 
 
 @dataclass(frozen=True)
 class EditPlan:
-    """What would be done. Values in ``knobs`` and texts in ``other_lines`` are masked."""
+    """What would be done. Values in ``knobs``, texts in ``other_lines`` and ``warnings`` are masked.
+
+    ``knobs`` has the named ones and every other one whose export changes; ``other_lines`` are the changed lines
+    that are not exports of the named ones.
+    """
 
     request: EditRequest
     before: bytes
     after: bytes
-    source: dict[str, str] | None = None
-    knobs: dict[str, dict[str, str | None]] = field(default_factory=dict)
+    source: Optional[dict[str, str]] = None
+    knobs: dict[str, dict[str, Optional[str]]] = field(default_factory=dict)
     other_lines: tuple[dict[str, Any], ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -65,18 +72,22 @@ class EditPlan:
         return self.before != self.after
 
 
-def _text(content: bytes) -> str:
-    return content.decode("utf-8", "replace")
+@dataclass(frozen=True)
+class Applied:
+    """What was done: the plan that was carried out, and the stored versions of the old and the new content.
+
+    The versions are None when nothing was written (nothing to do, or check mode).
+    """
+
+    plan: EditPlan
+    version_before: Optional[Version] = None
+    version_after: Optional[Version] = None
+    warnings: tuple[str, ...] = ()
 
 
 def masked_diff(plan: EditPlan) -> dict[str, str]:
     """Both contents for Ansible's diff, secrets masked on both sides."""
-    return {
-        "before_header": plan.request.path,
-        "after_header": plan.request.path,
-        "before": knobs.mask_text(_text(plan.before)),
-        "after": knobs.mask_text(_text(plan.after)),
-    }
+    return masked_difference(plan.request.path, plan.before, plan.after)
 
 
 def check_request(request: EditRequest) -> None:
@@ -92,87 +103,41 @@ def check_request(request: EditRequest) -> None:
     for name, value in request.knobs.items():
         knobs.check_name(name)
         knobs.refuse_secret(name)
-        if request.state == "absent" and value is not None:
-            raise PdopsError(f"{name}: state=absent takes no value; write {name} with an empty (null) value.")
+        knobs.check_value(name, value)
+        if request.state == "absent" and value:
+            raise PdopsError(
+                f"{name}: state=absent takes no value; write {name} with an empty (null) value, or use state=present to set it."
+            )
     if request.state != "restored" and (request.from_version or request.from_backup):
         raise PdopsError("from_version and from_backup belong to state=restored; set that, or leave them out.")
     if request.from_version and request.from_backup:
         raise PdopsError("from_version and from_backup were both given; give one of them.")
-
-
-def _from_backup(path: str, wanted: str) -> tuple[Backup | None, str]:
-    if os.path.isabs(wanted):
-        return None, wanted
-    match = [item for item in find_backups(path) if wanted in (item.label, os.path.basename(item.path))]
-    if len(match) == 1:
-        return match[0], match[0].path
-    listed = ", ".join(os.path.basename(item.path) for item in find_backups(path)) or "none"
-    what = "is no backup" if not match else "means several backups"
-    raise PdopsError(f"{wanted} {what} of {path}; beside it lie: {listed}.")
-
-
-def _source(request: EditRequest, store: Store, now: bytes) -> tuple[bytes, dict[str, str]]:
-    """The content to restore, and where it comes from."""
-    if request.from_version:
-        version = store.find_version(request.path, request.from_version)
-        return store.content(version.sha256), _told_version(version)
-    if request.from_backup:
-        _backup, path = _from_backup(request.path, request.from_backup)
-        return read_regular(path, MOST_BYTES), {
-            "kind": "backup",
-            "name": path,
-            "told": f"backup {os.path.basename(path)}",
-        }
-    mine = read_script(now)
-    tried = []
-    for version in store.versions(request.path):
-        tried.append((store.content(version.sha256), _told_version(version)))
-    for backup in find_backups(request.path):
-        told = {"kind": "backup", "name": backup.path, "told": f"backup {os.path.basename(backup.path)}"}
-        tried.append((read_regular(backup.path, MOST_BYTES), told))
-    for content, told in tried:
-        theirs = read_script(content)
-        for name, value in request.knobs.items():
-            had = theirs.value(name)
-            if had is None or had == mine.value(name) or (value is not None and had != value):
-                break
-        else:
-            return content, told
-    if all(
-        mine.value(name) is not None and (value is None or mine.value(name) == value)
-        for name, value in request.knobs.items()
-    ):
-        return now, {"kind": "none", "name": "", "told": "the script itself, which has it already"}
-    raise PdopsError(
-        f"no stored version and no backup of {request.path} has {', '.join(request.knobs)}{' so' if any(request.knobs.values()) else ''}; "
-        "set it with state=present and a value."
-    )
-
-
-def _told_version(version: Version) -> dict[str, str]:
-    return {"kind": "version", "name": version.sha256, "told": f"version {version.told}"}
+    if request.state == "restored" and not request.knobs and not (request.from_version or request.from_backup):
+        raise PdopsError("state=restored names neither a knob nor a source; give knobs, from_version or from_backup.")
+    if request.expect_sha256 is not None and not re.fullmatch("[0-9a-f]{64}", request.expect_sha256):
+        raise PdopsError(f"expect_sha256 {request.expect_sha256!r} is no sha256 (64 hexadecimal digits); give that.")
+    check_label(request.label)
 
 
 def plan_edit(request: EditRequest, store: Store) -> EditPlan:
-    """Work the edit out; reads only. Raises :class:`PdopsError` (``other_lines`` in its details when a restore would change more)."""
+    """Work the edit out; reads only, and refuses whatever :func:`apply_edit` would have to refuse.
+
+    Raises :class:`PdopsError`, with ``other_lines`` in its details when the edit would change more than the named
+    knobs, and ``drift_lines`` when the script is not ``expect_sha256`` any more.
+    """
     check_request(request)
     before = read_regular(request.path, MOST_BYTES)
     if request.expect_sha256 and sha256_of(before) != request.expect_sha256:
-        raise PdopsError(
-            f"{request.path} is not what it was (sha256 {sha256_of(before)[:12]}, expected {request.expect_sha256[:12]}): "
-            "somebody edited it in the meantime; look at it, then run again.",
-            sha256=sha256_of(before),
-        )
-    source = None
-    after = before
+        raise _drifted(request, store, request.expect_sha256, None, before)
+    source: Optional[dict[str, str]] = None
+    skipped: tuple[str, ...] = ()
     if request.state == "restored":
-        after, source = _source(request, store, before)
-        _check_source(request, after, source)
+        after, source, skipped = _restored(request, store, before)
     else:
         after = _edited(request, before)
-    plan = _described(request, before, after, source)
+    plan = _described(request, before, after, source, skipped)
     if plan.changed:
-        if plan.other_lines and request.expect_only:
+        if request.expect_only and (plan.other_lines or set(plan.knobs) - set(request.knobs)):
             raise _too_much(plan)
         check_replaceable(request.path)
         check_syntax(request.path, after)
@@ -187,112 +152,195 @@ def _edited(request: EditRequest, content: bytes) -> bytes:
             else:
                 content = set_knob(content, name, value)
         except PdopsError as error:
-            raise PdopsError(f"{request.path}: {error}", **error.details) from None
+            raise PdopsError(f"{request.path}: {masked_beside([content], str(error))}", **error.details) from None
     return content
 
 
-def _check_source(request: EditRequest, content: bytes, source: Mapping[str, str]) -> None:
-    theirs = read_script(content)
+def _restored(request: EditRequest, store: Store, now: bytes) -> tuple[bytes, dict[str, str], tuple[str, ...]]:
+    """The content to restore, where it comes from, and what could not be looked at."""
+    if request.from_version:
+        source = from_version(store.find_version(request.path, request.from_version), store)
+    elif request.from_backup:
+        source = from_backup(request.path, request.from_backup)
+    else:
+        return _searched(request, store, now)
+    _check_source(request, source)
+    return source.content, source.as_dict(), ()
+
+
+def _searched(request: EditRequest, store: Store, now: bytes) -> tuple[bytes, dict[str, str], tuple[str, ...]]:
+    """The newest stored version, or else the newest backup, that has all the named knobs.
+
+    When the script has them with the same values, it is what is wanted; that makes a second run change nothing.
+    """
+    mine = read_script(now)
+    sources = sources_of(request.path, store)
+    for source in sources.found:
+        theirs = read_script(source.content)
+        if not all(_has(theirs, name, value) for name, value in request.knobs.items()):
+            continue
+        if all(theirs.value(name) == mine.value(name) for name in request.knobs):
+            break
+        return source.content, source.as_dict(), sources.skipped
+    if all(_has(mine, name, value) for name, value in request.knobs.items()):
+        told = {"kind": "none", "name": "", "label": "", "time": "", "told": "the script itself, which has it already"}
+        return now, told, sources.skipped
+    wanted = ", ".join(name if value is None else f"{name}={value}" for name, value in request.knobs.items())
+    passed_over = f" (passed over: {' '.join(sources.skipped)})" if sources.skipped else ""
+    raise PdopsError(
+        f"no stored version and no backup of {request.path} has {wanted}{passed_over}; set it with state=present and a value."
+    )
+
+
+def _has(reading: Reading, name: str, value: Optional[str]) -> bool:
+    had = reading.value(name)
+    return had is not None and value in (None, had)
+
+
+def _check_source(request: EditRequest, source: Source) -> None:
+    theirs = read_script(source.content)
     for name, value in request.knobs.items():
         had = theirs.value(name)
         if value is not None and had != value:
-            raise PdopsError(
-                f"{source['told']} has {name}{'=' + had if had is not None else ' not at all'}, not {value}; leave the value out to take that."
-            )
+            told = f"{name}={masked_value([source.content], name, had)}"
+            if had is None:
+                told = f"no {name}" if name not in theirs.active() else f"{name} with a value that only a run tells"
+            raise PdopsError(f"{source.told} has {told}, not {value}; leave the value out to take that.")
 
 
-def _described(request: EditRequest, before: bytes, after: bytes, source: dict[str, str] | None) -> EditPlan:
+def _described(
+    request: EditRequest, before: bytes, after: bytes, source: Optional[dict[str, str]], skipped: tuple[str, ...]
+) -> EditPlan:
     was, becomes = read_script(before), read_script(after)
-    changed = knobs_changed(before, after)
-    values: dict[str, dict[str, str | None]] = {}
-    for name in dict.fromkeys([*request.knobs, *changed]):
-        pair = {"before": was.value(name), "after": becomes.value(name)}
-        values[name] = {
-            side: knobs.MASK if value is not None and knobs.is_secret(name) else value for side, value in pair.items()
+    both = (before, after)
+    values = {
+        name: {
+            "before": masked_value(both, name, was.value(name)),
+            "after": masked_value(both, name, becomes.value(name)),
         }
-    others = [
-        {"sign": line.kind, "line": line.line, "text": line.text}
-        for line in lines_beyond(_masked(before), _masked(after), set(request.knobs))
+        for name in dict.fromkeys([*request.knobs, *(knobs_changed(before, after) if before != after else ())])
+    }
+    others = shown_lines(before, after, lines_beyond(before, after, set(request.knobs))) if before != after else []
+    named = re.compile(rf"(?<![A-Za-z0-9_])(?:{'|'.join(map(re.escape, request.knobs)) or '(?!)'})(?![A-Za-z0-9_])")
+    warnings = [
+        f"{request.path} line {item.line}: {masked_beside(both, item.sentence)}"
+        for item in becomes.findings
+        if named.search(item.sentence)
     ]
-    named = [item for item in becomes.findings if any(name in item.sentence for name in request.knobs)]
-    warnings = [f"{request.path} line {item.line}: {knobs.mask_text(item.sentence)}" for item in named]
     warnings += [
         f"{path} was left by a write that a crash cut short; remove it when nobody needs it"
-        for path in find_leftovers(os.path.dirname(request.path))
+        for path in find_leftovers(os.path.dirname(os.path.realpath(request.path)))
     ]
-    return EditPlan(request, before, after, source, values, tuple(others), tuple(warnings))
-
-
-def _masked(content: bytes) -> bytes:
-    return knobs.mask_text(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+    return EditPlan(request, before, after, source, values, tuple(others), (*warnings, *skipped))
 
 
 def _too_much(plan: EditPlan) -> PdopsError:
-    named = ", ".join(plan.request.knobs)
-    shown = "; ".join(f"{line['sign']}{line['line']}: {line['text'].strip()}" for line in plan.other_lines[:6])
-    if len(plan.other_lines) > 6:
-        shown += f"; and {len(plan.other_lines) - 6} more"
-    told = plan.source["told"] if plan.source else "the edit"
-    values = " ".join(f"{name}={pair['after']}" for name, pair in plan.knobs.items() if name in plan.request.knobs)
+    request = plan.request
+    named = ", ".join(request.knobs)
+    lines = list(plan.other_lines)
+    told = f"{plan.source['told']} differs" if plan.source else "the edit differs"
+    what = told_lines(lines)
+    if not lines:
+        others = sorted(set(plan.knobs) - set(request.knobs))
+        what = f"the value of {', '.join(others)} would change with it"
     return PdopsError(
-        f"{plan.request.path} was not touched: {told} differs in more than {named}: {shown}. "
-        f"To change only the knob, set it ({values}); to take the whole content, say expect_only=false.",
-        other_lines=list(plan.other_lines),
+        f"{request.path} was not touched: {told} in more than {named}: {what}. {_way_on(plan)}",
+        other_lines=lines,
         knobs=plan.knobs,
         diff=masked_diff(plan),
     )
 
 
-def check_syntax(path: str, content: bytes) -> None:
-    """Refuse a content that bash cannot parse (``bash -n``; nothing of it runs)."""
-    bash = shutil.which("bash")
-    if bash is None:
-        raise PdopsError(f"bash is not installed here, so the new content of {path} cannot be checked; install bash.")
+def _way_on(plan: EditPlan) -> str:
+    if not plan.source:
+        return "To make the whole edit, say expect_only=false."
+    becomes = {name: plan.knobs[name]["after"] for name in plan.request.knobs}
+    if None in becomes.values():
+        only = f"unset it (state=absent, {', '.join(becomes)})"
+    else:
+        only = f"set it (state=present, {' '.join(f'{name}={value}' for name, value in becomes.items())})"
+    return f"To change only the knob, {only}; to take the whole content, say expect_only=false."
+
+
+def _drifted(request: EditRequest, store: Store, expected: str, was: Optional[bytes], now: bytes) -> PdopsError:
+    """The refusal when a script is not what it was, with what changed, as far as the store can tell.
+
+    :param was: the content with the sha256 ``expected``; None when only the store may have it
+    """
+    found = sha256_of(now)
+    known = next((item for item in store.versions(request.path) if item.sha256 == found), None)
+    who = (
+        f"it is version {known.told} by {known.actor or 'somebody'}" if known else "somebody edited it in the meantime"
+    )
+    details: dict[str, Any] = {"sha256": found}
+    what = ""
     try:
-        done = subprocess.run(
-            [bash, "-n", "/dev/stdin"],
-            input=content,
-            capture_output=True,
-            check=False,
-            timeout=_BASH_S,
-            env={"PATH": os.defpath},
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise PdopsError(f"the new content of {path} could not be checked by bash -n: {error}.") from None
-    if done.returncode != 0:
-        first = knobs.mask_text(_text(done.stderr).replace("/dev/stdin", os.path.basename(path)).strip().split("\n")[0])
-        raise PdopsError(f"the new content of {path} is no valid bash, so it was not written: {first}")
+        was = store.content(expected) if was is None else was
+        lines = shown_lines(was, now, changed_lines(was, now))
+        details.update(drift_lines=lines, diff=masked_difference(request.path, was, now))
+        what = f": {told_lines(lines)}"
+    except PdopsError:
+        pass  # the expected content was never stored; the sentence is clear without it
+    return PdopsError(
+        f"{request.path} is not what it was (sha256 {found[:12]}, expected {expected[:12]}): {who}{what}; look at it, then run again.",
+        **details,
+    )
 
 
-def apply_edit(plan: EditPlan, store: Store) -> EditPlan:
-    """Carry the plan out. Old and new are stored before the file is replaced, so a crash leaves both retrievable.
+def apply_edit(plan: EditPlan, store: Store) -> Applied:
+    """Carry the plan out: lock, look for drift, store old and new, replace, journal. A crash at any point leaves
+    the old or the new content in place and both in the store.
 
-    Raises :class:`PdopsError` when the file is not what the plan saw, or cannot be replaced; it is then untouched.
+    Raises :class:`PdopsError` when the file is not what the plan saw, or cannot be replaced; it is then untouched, and
+    the new content is no version of it.
     """
     if not plan.changed:
-        return plan
+        return Applied(plan)
     request = plan.request
-    with store.lock(f"edit {request.path}"):
-        now = sha256_of(read_regular(request.path, MOST_BYTES))
-        if now != plan.sha256_before:
-            raise PdopsError(
-                f"{request.path} was edited by somebody else in the meantime (sha256 {now[:12]}); look at it, then run again."
-            )
-        what = request.label or f"{request.state} {', '.join(request.knobs)}"
-        store.add_version(request.path, plan.before, f"before {what}", request.actor, request.change_id)
-        store.put(plan.after)
-        replace_file(request.path, plan.after, plan.sha256_before)
-        store.add_version(request.path, plan.after, what, request.actor, request.change_id)
+    what = request.label or f"{request.state} {', '.join(request.knobs) or 'whole'}"[:100]
+    with store.lock(f"edit {request.path}{f' by {request.actor}' if request.actor else ''}"):
+        now = read_regular(request.path, MOST_BYTES)
+        if now != plan.before:
+            raise _drifted(request, store, plan.sha256_before, plan.before, now)
+        check_replaceable(request.path)
+        # A writer of this script holds the lock that we hold, so what is old here is nobody's.
+        removed = remove_leftovers(leftovers_of(request.path))
+        before = store.add_version(request.path, plan.before, f"before {what}"[:120], request.actor, request.change_id)
+        after = store.add_version(request.path, plan.after, what, request.actor, request.change_id)
+        warnings: tuple[str, ...] = ()
+        try:
+            replace_file(request.path, plan.after, plan.sha256_before)
+        except PdopsError as error:
+            if not error.details.get("replaced"):
+                store.forget_newest(after)
+                raise
+            warnings = (str(error),)
         store.write_journal(
             {
-                "verb": "edit",
+                "verb": "serve_knob",
                 "path": request.path,
+                "state": request.state,
                 "knobs": plan.knobs,
                 "sha256_before": plan.sha256_before,
                 "sha256_after": plan.sha256_after,
                 "source": plan.source["told"] if plan.source else None,
+                "label": after.label,
                 "actor": request.actor,
                 "change_id": request.change_id,
+                **({"removed_leftovers": removed} if removed else {}),
             }
         )
-    return plan
+    return Applied(plan, before, after, warnings)
+
+
+def edit(request: EditRequest, store: Store, check_mode: bool) -> Applied:
+    """Plan and apply in one: what the module does. Two at once wait for each other, and the second one plans afresh.
+
+    In check mode everything is worked out and refused as otherwise, and nothing is written.
+    """
+    plan = plan_edit(request, store)
+    store.check_usable()
+    if check_mode or not plan.changed:
+        return Applied(plan)
+    with store.lock(f"edit {request.path}{f' by {request.actor}' if request.actor else ''}"):
+        return apply_edit(plan_edit(request, store), store)

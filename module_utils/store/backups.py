@@ -9,24 +9,35 @@ import re
 import stat
 import time
 from dataclasses import dataclass
+from typing import Optional
 
-from .atomic import MARK
+from ..pdops_error import PdopsError
+from .atomic import MARK, read_regular, sha256_of
 
 MOST_BYTES = 4 * 1024 * 1024
-_WORDS = "bak|backup|orig|old|save|saved|prev|previous"
+_WORDS = "bak|backup|orig|old|save|saved|prev|previous|rpmsave|rpmorig"
 
 
 @dataclass(frozen=True)
 class Backup:
-    """A former content of a script; ``time`` is the file's modification time, ISO 8601 in UTC."""
+    """A former content of a script; ``time`` is the file's modification time, ISO 8601 in UTC (``mtime``: in seconds)."""
 
     path: str
     label: str
     time: str
     mtime: float
+    sha256: str
 
 
-def _label(name: str, script: str) -> str | None:
+@dataclass(frozen=True)
+class Backups:
+    """Backups, the newest first, and a sentence for each file that has the name of one and was passed over."""
+
+    found: tuple[Backup, ...]
+    skipped: tuple[str, ...]
+
+
+def _label(name: str, script: str) -> Optional[str]:
     """The label of a backup of ``script``, or None when ``name`` is not the name of one."""
     if name == script:
         return None
@@ -38,6 +49,7 @@ def _label(name: str, script: str) -> str | None:
         rest = name[len(stem) : -len(extension) - 1]
     else:
         rest = name[len(script) :]
+    # ansible-core names its backups FILE.PID.YYYY-MM-DD@HH:MM:SS~ (basic.py, backup_local)
     ansible = re.fullmatch(r"\.\d+\.(\d{4}-\d\d-\d\d@\d\d:\d\d:\d\d)~", rest)
     if ansible:
         return ansible[1]
@@ -55,16 +67,18 @@ def _label(name: str, script: str) -> str | None:
     return label.strip("._-") or rest.strip("._-").lower()
 
 
-def find_backups(path: str) -> list[Backup]:
-    """Backups beside the script (and beside the file that a symlink leads to), the newest first.
+def look_for_backups(path: str) -> Backups:
+    """Backups beside the script, and beside the file that a symlink leads to.
 
-    Regular files only; unreadable or huge ones are passed over.
+    Regular files only: a symlink tells nothing of the past (it may lead to the script itself). What is
+    unreadable or larger than :data:`MOST_BYTES` is passed over too; ``skipped`` says why.
     """
     found: dict[str, Backup] = {}
+    skipped: list[str] = []
     for script in dict.fromkeys((path, os.path.realpath(path))):
         folder, name = os.path.split(script)
         try:
-            entries = os.listdir(folder)
+            entries = sorted(os.listdir(folder))
         except OSError:
             continue
         for entry in entries:
@@ -73,11 +87,21 @@ def find_backups(path: str) -> list[Backup]:
                 continue
             full = os.path.join(folder, entry)
             try:
-                status = os.stat(full)
+                status = os.lstat(full)
+                if stat.S_ISLNK(status.st_mode):
+                    raise PdopsError(f"{full} is a symlink, so it was not taken for a backup.")
+                digest = sha256_of(read_regular(full, MOST_BYTES))
             except OSError:
-                continue
-            if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_BYTES or not os.access(full, os.R_OK):
+                continue  # gone in this moment
+            except PdopsError as error:
+                skipped.append(str(error))
                 continue
             when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(status.st_mtime))
-            found[os.path.realpath(full)] = Backup(full, label, when, status.st_mtime)
-    return sorted(found.values(), key=lambda item: (-item.mtime, item.path))
+            found[os.path.realpath(full)] = Backup(full, label, when, status.st_mtime, digest)
+    newest_first = sorted(found.values(), key=lambda item: (-item.mtime, item.path))
+    return Backups(tuple(newest_first), tuple(dict.fromkeys(skipped)))
+
+
+def find_backups(path: str) -> list[Backup]:
+    """The backups of :func:`look_for_backups`, the newest first."""
+    return list(look_for_backups(path).found)

@@ -23,7 +23,7 @@ def locked(path: str, purpose: str, wait_s: float) -> Iterator[None]:
     The kernel frees it when the holder dies. A refusal says who holds it, for what and since when.
     """
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise PdopsError(f"the lock {path} cannot be opened: {why(error)}.") from None
     try:
@@ -37,7 +37,7 @@ def locked(path: str, purpose: str, wait_s: float) -> Iterator[None]:
                     raise PdopsError(f"the lock {path} cannot be taken: {why(error)}.") from None
                 if time.monotonic() >= deadline:
                     raise PdopsError(
-                        f"{_holder(descriptor)} has held the lock {path} for more than {wait_s:.0f} s; wait for it, then run again."
+                        f"{_holder(descriptor)} holds the lock {path}, and still did after {wait_s:g} s; wait for it, then run again."
                     ) from None
                 time.sleep(0.05)
         note = json.dumps(
@@ -55,8 +55,13 @@ def locked(path: str, purpose: str, wait_s: float) -> Iterator[None]:
 
 
 def _holder(descriptor: int) -> str:
+    """Who wrote the note in the lock file; a note of a process that is gone was left by a former holder."""
     try:
         note = json.loads(os.pread(descriptor, 4096, 0))
-        return f"process {note['pid']} ({note['purpose']}, since {note['since']})"
-    except (OSError, ValueError, KeyError, TypeError):
+        told = f"process {note['pid']} ({note['purpose']}, since {note['since']})"
+        os.kill(int(note["pid"]), 0)
+    except PermissionError:
+        return told
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return "another process"
+    return told

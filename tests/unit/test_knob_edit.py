@@ -38,7 +38,7 @@ def script(tmp_path: Path) -> Path:
 
 
 def run(script: Path, store: Store, **asked: Any) -> EditPlan:
-    return apply_edit(plan_edit(EditRequest(path=str(script), **asked), store), store)
+    return apply_edit(plan_edit(EditRequest(path=str(script), **asked), store), store).plan
 
 
 def untouched(script: Path, store: Store) -> bool:
@@ -109,7 +109,9 @@ def test_planning_writes_nothing(script: Path, store: Store) -> None:
 def test_an_edit_by_hand_between_plan_and_apply_is_refused(script: Path, store: Store) -> None:
     plan = plan_edit(EditRequest(path=str(script), knobs={KNOB: "512"}), store)
     script.write_bytes(script.read_bytes() + b"# by hand\n")
-    with pytest.raises(PdopsError, match="edited by somebody else in the meantime"):
+    with pytest.raises(
+        PdopsError, match=r"is not what it was .*somebody edited it in the meantime: \+22: # by hand; look at it"
+    ):
         apply_edit(plan, store)
     assert script.read_bytes().endswith(b"# by hand\n")
     with pytest.raises(PdopsError, match="is not what it was"):
