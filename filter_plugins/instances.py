@@ -28,6 +28,11 @@ options:
     description: The C(groups).
     type: dict
     required: true
+  errors:
+    description: V(raise) fails; V(return) returns the sentence, for a task that fails with it and nothing else.
+    type: str
+    choices: [raise, return]
+    default: raise
 """
 
 EXAMPLES = r"""
@@ -72,7 +77,9 @@ _READ = (
 )
 
 
-def instances(hostvars: Any, deployment: str, groups: dict[str, list[str]]) -> list[dict[str, Any]]:
+def instances(
+    hostvars: Any, deployment: str, groups: dict[str, list[str]], errors: str = "raise"
+) -> list[dict[str, Any]] | str:
     """See DOCUMENTATION. Only the variables named in ``_READ`` are templated: others may hold secrets."""
     try:
         found = []
@@ -81,6 +88,8 @@ def instances(hostvars: Any, deployment: str, groups: dict[str, list[str]]) -> l
             found.append(instance_from_variables(name, {key: variables[key] for key in _READ if key in variables}))
         return [instance.as_dict() for instance in check_deployment(deployment, found)]
     except PdopsError as error:
+        if errors == "return":
+            return str(error)
         raise AnsibleFilterError(str(error)) from error
 
 

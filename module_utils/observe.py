@@ -247,6 +247,7 @@ class _Look:
                 ],
             },
             "sources": [source.as_dict() for source in self.sources],
+            "source_known": bool(_chosen(self.instance.serve_script, self.sources, self.asked.source)),
             "intended": {name: value for name, value in self.now.items()},
             "running": running,
             "stale": self._stale(running),

@@ -156,6 +156,14 @@ def _stale(sight: Sight, asked: Asked) -> list[dict[str, Any]]:
     return rows
 
 
+def _refuse_unknown_source(sight: Sight, asked: Asked) -> None:
+    wanted = [item.name for item in sight.instances if asked.wants(item)]
+    if asked.source is None or any(sight.by_name[name].get("source_known") for name in wanted):
+        return
+    listed = [f"{source['told']} of {name}" for name in wanted for source in sight.by_name[name].get("sources", [])]
+    raise PdopsError(f"from={asked.source} is no version and no backup of a script; there are: {', '.join(listed) or 'none'}.")
+
+
 def _unreadable(sight: Sight, asked: Asked) -> None:
     for item in sight.instances:
         error = sight.by_name[item.name].get("error")
@@ -165,6 +173,7 @@ def _unreadable(sight: Sight, asked: Asked) -> None:
 
 def _restore(deployment: str, sight: Sight, asked: Asked) -> Plan:
     _unreadable(sight, asked)
+    _refuse_unknown_source(sight, asked)
     edits = _candidates(sight, asked)
     if len({(edit["instance"], edit["knob"]) for edit in edits}) > 1:
         raise PdopsError(_several(sight, edits))
@@ -250,6 +259,7 @@ def _scope_of_edit(sight: Sight, asked: Asked, names: list[str]) -> str:
 def _edit_named(deployment: str, sight: Sight, asked: Asked) -> Plan:
     """set and revert: the machines offer at most one edit per instance for the named knob."""
     _unreadable(sight, asked)
+    _refuse_unknown_source(sight, asked)
     edits = _candidates(sight, asked)
     if asked.verb == "set" and not asked.instances and asked.role is None:
         known = [
