@@ -17,6 +17,24 @@ os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is decorated, so befo
 ROOT = Path(__file__).parents[1]
 
 
+_HELD: list[str] = []
+
+
+@pytest.fixture(scope="session")
+def held() -> list[str]:
+    """What tests want the closing line to say."""
+    return _HELD
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One closing line that says what held."""
+    failed = len(terminalreporter.stats.get("failed", [])) + len(terminalreporter.stats.get("error", []))
+    skipped = len(terminalreporter.stats.get("skipped", []))
+    if _HELD and not failed:
+        what = f"; {skipped} skipped" if skipped else ""
+        terminalreporter.write_line(f"kernels: {'; '.join(_HELD)}{what}; nothing of this ran on a GPU")
+
+
 @pytest.fixture
 def tool(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run `python -m pdops_kernels.<name>` as a user would, without the interpreter unless asked."""
@@ -24,7 +42,11 @@ def tool(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     def call(name: str, *args: str, src: Path = ROOT / "src", **env: str) -> subprocess.CompletedProcess[str]:
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("TRITON", "PDOPS", "SGLANG"))}
         # one line per key: the gate's cache is shared by tests, so that each kernel compiles once
-        clean |= {"PYTHONPATH": str(src), "TRITON_CACHE_DIR": str(ROOT / ".cache" / "triton"), "PYTHONWARNINGS": "ignore"}
+        clean |= {
+            "PYTHONPATH": str(src),
+            "TRITON_CACHE_DIR": str(ROOT / ".cache" / "triton"),
+            "PYTHONWARNINGS": "ignore",
+        }
         return subprocess.run(
             [sys.executable, "-m", f"pdops_kernels.{name}", *args],
             env=clean | env, capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path,

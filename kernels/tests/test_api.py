@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from pdops_kernels import api, packed
 from pdops_kernels.knobs import Knobs
 from pdops_kernels.machine import MACHINES
@@ -84,7 +85,13 @@ def test_packed_refuses(kv: torch.Tensor, sentence: str) -> None:
 def test_gqa_refuses() -> None:
     k = torch.zeros(3, 64, 2, 128)
     table, lengths = torch.zeros(4, 2, dtype=torch.int32), torch.zeros(4, dtype=torch.int32)
-    rest = {"plan": GQA, "out": torch.zeros(4, 16, 128), "lse": torch.zeros(4, 16), "scale": 0.1, "workspace": api.Workspace.allocate([GQA], "cpu")}
+    rest = {
+        "plan": GQA,
+        "out": torch.zeros(4, 16, 128),
+        "lse": torch.zeros(4, 16),
+        "scale": 0.1,
+        "workspace": api.Workspace.allocate([GQA], "cpu"),
+    }
     q = torch.zeros(4, 16, 128)
     for bad_k, bad_v, bad_table, sentence in (
         (torch.zeros(3, 64, 4, 128), k, table, "wanted (pages, page, 2, 128)"),

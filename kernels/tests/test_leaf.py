@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+
 from pdops_kernels import numerics
 from pdops_kernels.knobs import Knobs
 from pdops_kernels.machine import MACHINES
@@ -28,7 +29,9 @@ def test_same_inputs_same_bits_in_any_bucket_and_on_any_machine() -> None:
     assert all(torch.equal(a, b) for a, b in zip((out, lse), bits(problem, LEAF, "h100"), strict=True))
 
 
-def rows_alone(problem: numerics.Problem, knobs: Knobs, monkeypatch: pytest.MonkeyPatch) -> tuple[torch.Tensor, torch.Tensor]:
+def rows_alone(
+    problem: numerics.Problem, knobs: Knobs, monkeypatch: pytest.MonkeyPatch
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Run every row as a batch of one, on the very tensors that the whole batch uses."""
     from pdops_kernels import api
 
@@ -40,7 +43,18 @@ def rows_alone(problem: numerics.Problem, knobs: Knobs, monkeypatch: pytest.Monk
             ws = api.Workspace.allocate([alone], "cpu")
             ws.out.fill_(torch.nan)
             o, s = torch.full_like(out[:1], torch.nan), torch.full_like(lse[:1], torch.nan)
-            real(q[row : row + 1], k, v, table[row : row + 1], lengths[row : row + 1], plan=alone, out=o, lse=s, workspace=ws, **rest)
+            real(
+                q[row : row + 1],
+                k,
+                v,
+                table[row : row + 1],
+                lengths[row : row + 1],
+                plan=alone,
+                out=o,
+                lse=s,
+                workspace=ws,
+                **rest,
+            )
             outs.append(o)
             lses.append(s)
 
@@ -50,11 +64,12 @@ def rows_alone(problem: numerics.Problem, knobs: Knobs, monkeypatch: pytest.Monk
     return torch.cat(outs), torch.cat(lses)
 
 
-def test_a_row_alone_has_the_bits_it_has_in_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_alone_has_the_bits_it_has_in_a_batch(monkeypatch: pytest.MonkeyPatch, held: list[str]) -> None:
     problem = numerics.Problem("gqa_128", 8, (320,), ((320, 129, 1, 0),), kv_heads=1)
     out, lse = bits(problem, LEAF)
     alone, alone_lse = rows_alone(problem, LEAF, monkeypatch)
     assert torch.equal(out, alone) and torch.equal(lse, alone_lse)
+    held.append("policy leaf bit-equal alone and in a batch")
 
 
 def test_a_wider_bucket_does_not_change_bits() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from pdops_kernels.book import PlanBook
 from pdops_kernels.configs import CONFIGS, KINDS
 from pdops_kernels.knobs import POLICIES, KnobError, Knobs, read_knobs
@@ -32,7 +33,11 @@ shapes = st.builds(
 )  # fmt: skip
 machines = st.sampled_from(sorted(MACHINES)).map(MACHINES.__getitem__)
 knobs = st.builds(
-    Knobs, st.sampled_from(POLICIES), st.integers(1, 4096), st.integers(1, 300), st.sampled_from([64, 128, 192, 256, 1024])
+    Knobs,
+    st.sampled_from(POLICIES),
+    st.integers(1, 4096),
+    st.integers(1, 300),
+    st.sampled_from([64, 128, 192, 256, 1024]),
 )
 
 
@@ -112,7 +117,12 @@ def test_model_agrees_in_direction_with_the_known_ab() -> None:
 
 
 def test_fields_case_by_hand() -> None:
-    for rows, target, splits, waves in ((64, 256, 4, 1.362), (64, 512, 8, 2.723), (96, 256, 3, 1.532), (96, 512, 6, 3.064)):
+    for rows, target, splits, waves in (
+        (64, 256, 4, 1.362),
+        (64, 512, 8, 2.723),
+        (96, 256, 3, 1.532),
+        (96, 512, 6, 3.064),
+    ):
         plan = make_plan(Shape("mla_packed", rows, 16, (512, 128)), RTX, Knobs("target", target))
         assert (plan.splits, round(plan.waves, 3)) == (splits, waves)
 
@@ -141,7 +151,19 @@ def golden_plans() -> list[dict[str, object]]:
                     s = plan.summary()
                     found.append(
                         {"machine": name, "knobs": f"{policy.policy} {policy.target_ctas}"}
-                        | {k: s[k] for k in ("bucket", "config", "splits", "grid", "waves", "fill", "workspace_bytes", "modelled_us")}
+                        | {
+                            k: s[k]
+                            for k in (
+                                "bucket",
+                                "config",
+                                "splits",
+                                "grid",
+                                "waves",
+                                "fill",
+                                "workspace_bytes",
+                                "modelled_us",
+                            )
+                        }
                     )
     return found
 
@@ -154,7 +176,10 @@ def test_golden_plans() -> None:
 @pytest.mark.parametrize(
     ("env", "sentence"),
     [
-        ({"SGLANG_SM120_MMA_TARGET_CTAS": "many"}, "SGLANG_SM120_MMA_TARGET_CTAS='many' is not a whole number from 1 to 65536"),
+        (
+            {"SGLANG_SM120_MMA_TARGET_CTAS": "many"},
+            "SGLANG_SM120_MMA_TARGET_CTAS='many' is not a whole number from 1 to 65536",
+        ),
         ({"SGLANG_SM120_MMA_TARGET_CTAS": "0"}, "SGLANG_SM120_MMA_TARGET_CTAS='0'"),
         ({"SGLANG_SM120_MMA_TARGET_CTAS": ""}, "correct it or unset it"),
         ({"SGLANG_SM120_MMA_TARGET_CTAS": "-256"}, "'-256'"),

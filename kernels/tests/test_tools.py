@@ -27,7 +27,7 @@ def changed(tmp_path: Path, file: str, old: str, new: str) -> Path:
     return copy
 
 
-def test_gate_passes_on_sm_90_and_sm_120(tool: Tool) -> None:
+def test_gate_passes_on_sm_90_and_sm_120(tool: Tool, held: list[str]) -> None:
     done = tool("gate", "--archs", "90,120", "--json")
     report = json.loads(done.stdout)
     bad = [(r["arch"], r["case"], r["problems"]) for r in report["kernels"] if r["problems"]]
@@ -35,36 +35,59 @@ def test_gate_passes_on_sm_90_and_sm_120(tool: Tool) -> None:
     assert {r["arch"] for r in report["kernels"]} == {90, 120}
     splits = [r for r in report["kernels"] if r["kernel"] != "merge_splits"]
     assert all(r["mma"] and not r["local_ops"] and not r["stack"] for r in splits)
-    assert max(r["smem"] for r in splits if r["arch"] == 120) <= 99 * 1024
+    smem = max(r["smem"] for r in splits if r["arch"] == 120)
+    assert smem <= 99 * 1024
+    held.append(
+        f"{len(report['kernels'])} kernels compiled for sm_90 and sm_120 on triton {report['triton']} without spills, "
+        f"with MMA, at most {max(r['regs'] for r in splits)} registers and {smem / 1024:.1f} KB on sm_120"
+    )
 
 
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
         ('"mla_packed", 16, 32, 8, 2,', '"mla_packed", 16, 32, 4, 2,', "spills"),
-        ('"mla_packed", 16, 32, 8, 2, _on((89, 90, 100, 120), 208, 39)', '"mla_packed", 16, 32, 8, 2, _on((120,), 160, 39)', "over budget"),
+        (
+            '"mla_packed", 16, 32, 8, 2, _on((89, 90, 100, 120), 208, 39)',
+            '"mla_packed", 16, 32, 8, 2, _on((120,), 160, 39)',
+            "over budget",
+        ),
     ],
 )
-def test_gate_fails_on_a_config_that_spills_or_grows(tool: Tool, tmp_path: Path, old: str, new: str, problem: str) -> None:
+def test_gate_fails_on_a_config_that_spills_or_grows(
+    tool: Tool, tmp_path: Path, old: str, new: str, problem: str
+) -> None:
     src = changed(tmp_path, "configs.py", old, new)
     # only the first served kind, to be quick
     served = src / "pdops_kernels" / "offline.py"
-    served.write_text(served.read_text().replace("SERVED: tuple[Case, ...] = (", "SERVED: tuple[Case, ...] = (Case('mla_packed', caps=(128,)),)\n_UNUSED = ("))
+    served.write_text(
+        served.read_text().replace(
+            "SERVED: tuple[Case, ...] = (", "SERVED: tuple[Case, ...] = (Case('mla_packed', caps=(128,)),)\n_UNUSED = ("
+        )
+    )
     done = tool("gate", "--archs", "120", src=src)
     assert done.returncode == 1 and problem in done.stdout
 
 
-def test_prewarm_twice_gives_the_same_binaries_and_compiles_nothing(tool: Tool, tmp_path: Path) -> None:
+def test_prewarm_twice_gives_the_same_binaries_and_compiles_nothing(
+    tool: Tool, tmp_path: Path, held: list[str]
+) -> None:
     first, second = (json.loads(tool("prewarm", "--cache-dir", str(tmp_path / "a"), "--json").stdout) for _ in "12")
     assert first["compiled"] == 3 and (second["compiled"], second["cached"]) == (0, 3)
     copy = changed(tmp_path, "__init__.py", '__version__ = "0.1.0"', '__version__ = "0.1.0"  # elsewhere')
     elsewhere = json.loads(tool("prewarm", "--cache-dir", str(tmp_path / "b"), "--json", src=copy).stdout)
     assert elsewhere["compiled"] == 3
     assert first["kernels"] == second["kernels"] == elsewhere["kernels"]
+    held.append("pre-warm twice gives the same binaries")
 
 
 def test_tools_fail_with_a_code_and_one_sentence(tool: Tool) -> None:
-    for name, *args in (("prewarm", "--arch", "75"), ("prewarm", "--kind", "gqa_96"), ("gate", "--archs", "x"), ("selftest",)):
+    for name, *args in (
+        ("prewarm", "--arch", "75"),
+        ("prewarm", "--kind", "gqa_96"),
+        ("gate", "--archs", "x"),
+        ("selftest",),
+    ):
         done = tool(name, *args, "--json")
         assert done.returncode != 0
         answer = json.loads(done.stdout or done.stderr)
@@ -100,7 +123,7 @@ MUTANTS = {
 }  # fmt: skip
 
 
-def test_every_mutant_is_killed(tmp_path: Path) -> None:
+def test_every_mutant_is_killed(tmp_path: Path, held: list[str]) -> None:
     """Break one thing at a time; the numerics must notice. One interpreter process per mutant, the selftest's problems."""
     import os
     import sys
@@ -116,7 +139,10 @@ def test_every_mutant_is_killed(tmp_path: Path) -> None:
             "    if not r.ok: raise SystemExit(1)\n"
         )
         env = dict(os.environ, PYTHONPATH=str(src), PYTHONWARNINGS="ignore")
-        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120, check=False
+        )
         if done.returncode != 1 or done.stderr:
             survivors.append((name, done.returncode, done.stderr[-300:]))
     assert not survivors
+    held.append(f"{len(MUTANTS)} of {len(MUTANTS)} mutants killed")

@@ -48,7 +48,9 @@ launch: Callable[[Any, tuple[int, ...], tuple[Any, ...], dict[str, Any]], None] 
 def current_machine(device: torch.device | None = None) -> Machine:
     """The machine of a CUDA device. RuntimeError without one, ValueError for an architecture without limits."""
     if not torch.cuda.is_available():
-        raise RuntimeError("No CUDA device is visible: name a machine (pdops_kernels.machine.MACHINES) to plan without one.")
+        raise RuntimeError(
+            "No CUDA device is visible: name a machine (pdops_kernels.machine.MACHINES) to plan without one."
+        )
     props = torch.cuda.get_device_properties(device)
     return machine_for(props.major * 10 + props.minor, props.multi_processor_count)
 
@@ -79,9 +81,7 @@ class Workspace:
     lse: torch.Tensor
 
     @staticmethod
-    def allocate(
-        plans: Sequence[Plan], device: torch.device | str, dtype: torch.dtype = torch.float32
-    ) -> Workspace:
+    def allocate(plans: Sequence[Plan], device: torch.device | str, dtype: torch.dtype = torch.float32) -> Workspace:
         """Buffers large enough for each of `plans`. dtype of the partial outputs: float32, or bfloat16 to halve
         their traffic (costs about one more bfloat16 rounding)."""
         return Workspace(
@@ -105,10 +105,16 @@ def _check_common(
     _require(q.stride(2) == 1, "q must be contiguous in its last dimension.")
     _require(tuple(out.shape) == (shape.rows, shape.heads, kind.dim) and out.stride(2) == 1,
              f"out is {tuple(out.shape)} strides {out.stride()}, wanted {(shape.rows, shape.heads, kind.dim)} with the last contiguous.")  # fmt: skip
-    _require(out.dtype in (torch.bfloat16, torch.float16, torch.float32), f"out has dtype {out.dtype}, wanted a 16 or 32 bit float.")
+    _require(
+        out.dtype in (torch.bfloat16, torch.float16, torch.float32),
+        f"out has dtype {out.dtype}, wanted a 16 or 32 bit float.",
+    )
     _require(tuple(lse.shape) == (shape.rows, shape.heads) and lse.dtype == torch.float32 and lse.is_contiguous(),
              f"lse must be contiguous float32 {(shape.rows, shape.heads)}.")  # fmt: skip
-    _require(rows_per_seq >= 1 and shape.rows % rows_per_seq == 0, f"rows_per_seq={rows_per_seq} does not divide rows={shape.rows}.")
+    _require(
+        rows_per_seq >= 1 and shape.rows % rows_per_seq == 0,
+        f"rows_per_seq={rows_per_seq} does not divide rows={shape.rows}.",
+    )
     if not plan.direct:
         _require(workspace is not None, f"The plan {shape.key} has {plan.splits} splits and needs a workspace.")
         assert workspace is not None
@@ -124,10 +130,14 @@ def _check_common(
     _require(all(t.device == q.device for t in others), f"All tensors must be on {q.device}.")
 
 
-def _check_list(name: str, indices: torch.Tensor, lengths: torch.Tensor, rows: int, seqs: int, width: int, device: torch.device) -> None:
+def _check_list(
+    name: str, indices: torch.Tensor, lengths: torch.Tensor, rows: int, seqs: int, width: int, device: torch.device
+) -> None:
     _require(indices.ndim == 2 and indices.shape[0] == rows and indices.shape[1] >= width and indices.stride(1) == 1,
              f"{name} is {tuple(indices.shape)}, wanted ({rows}, {width} or more) with contiguous rows.")  # fmt: skip
-    _require(tuple(lengths.shape) == (seqs,) and lengths.is_contiguous(), f"lengths of {name} must be contiguous ({seqs},).")
+    _require(
+        tuple(lengths.shape) == (seqs,) and lengths.is_contiguous(), f"lengths of {name} must be contiguous ({seqs},)."
+    )
     _require(indices.dtype == torch.int32 and lengths.dtype == torch.int32, f"{name} and its lengths must be int32.")
     _require(indices.device == device and lengths.device == device, f"{name} and its lengths must be on {device}.")
 
@@ -159,20 +169,27 @@ def mla_decode(
     shape, kind = plan.shape, KINDS[plan.shape.kind]
     _require(kind.family == "mla", f"The plan {shape.key} is not of an MLA kind.")
     _check_common(plan, q, out, lse, workspace, sink, rows_per_seq)
-    _require(len(streams) == len(shape.caps), f"{len(streams)} KV streams given, the plan {shape.key} has {len(shape.caps)}.")
+    _require(
+        len(streams) == len(shape.caps), f"{len(streams)} KV streams given, the plan {shape.key} has {len(shape.caps)}."
+    )
     _require(not dense or len(streams) == 1, "A dense batch has one KV stream.")
     seqs = shape.rows // rows_per_seq
     for i, (stream, cap) in enumerate(zip(streams, shape.caps, strict=True)):
         name = f"indices of stream {i + 1}"
         width = -(-cap // stream.page) if dense else cap
         _check_list(name, stream.indices, stream.lengths, seqs if dense else shape.rows, seqs, width, q.device)
-        _require(stream.page >= 1 and stream.page & (stream.page - 1) == 0, f"page={stream.page} is not a power of two.")
+        _require(
+            stream.page >= 1 and stream.page & (stream.page - 1) == 0, f"page={stream.page} is not a power of two."
+        )
         kv = stream.kv
         _require(kv.device == q.device, f"kv of stream {i + 1} must be on {q.device}.")
         if kind.packed:
             _require(kv.ndim == 2 and kv.element_size() == 1 and kv.stride(1) == 1 and kv.shape[1] >= stream.page * TOKEN_BYTES,
                      f"kv of stream {i + 1} must be bytes [pages, {stream.page * TOKEN_BYTES} or more], is {kv.dtype} {tuple(kv.shape)}.")  # fmt: skip
-            _require(kv.stride(0) % 16 == 0, f"kv of stream {i + 1} has a page stride of {kv.stride(0)} bytes: not a multiple of 16.")
+            _require(
+                kv.stride(0) % 16 == 0,
+                f"kv of stream {i + 1} has a page stride of {kv.stride(0)} bytes: not a multiple of 16.",
+            )
             _require(q.dtype == torch.bfloat16 or INTERPRETED, f"kind mla_packed wants q in bfloat16, got {q.dtype}.")
         else:
             width = kind.dim + kind.rope
@@ -249,12 +266,29 @@ def gqa_decode(
     _merge(plan, workspace, out, lse, sink)
 
 
-def _merge(plan: Plan, workspace: Workspace | None, out: torch.Tensor, lse: torch.Tensor, sink: torch.Tensor | None) -> None:
+def _merge(
+    plan: Plan, workspace: Workspace | None, out: torch.Tensor, lse: torch.Tensor, sink: torch.Tensor | None
+) -> None:
     if plan.direct:
         return
     assert workspace is not None
-    args = (workspace.out, workspace.lse, lse if sink is None else sink, out, lse, out.stride(0), out.stride(1), plan.splits)
-    options = {"HEADS": plan.shape.heads, "DIM": KINDS[plan.shape.kind].dim, "SINK": sink is not None, "num_warps": MERGE_WARPS, "enable_fp_fusion": FP_FUSION}
+    args = (
+        workspace.out,
+        workspace.lse,
+        lse if sink is None else sink,
+        out,
+        lse,
+        out.stride(0),
+        out.stride(1),
+        plan.splits,
+    )
+    options = {
+        "HEADS": plan.shape.heads,
+        "DIM": KINDS[plan.shape.kind].dim,
+        "SINK": sink is not None,
+        "num_warps": MERGE_WARPS,
+        "enable_fp_fusion": FP_FUSION,
+    }
     launch(merge_splits, (plan.shape.rows * plan.shape.heads,), args, options)
 
 

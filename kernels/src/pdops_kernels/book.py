@@ -35,7 +35,12 @@ class PlanBook:
         if found is None:
             found = self._plans[shape] = make_plan(shape, self.machine, self.knobs, self.table)
             logger.info(
-                "plan %s: policy %s, %d splits, grid %dx%d, %s", shape.key, found.policy, found.splits, *found.grid, found.reason
+                "plan %s: policy %s, %d splits, grid %dx%d, %s",
+                shape.key,
+                found.policy,
+                found.splits,
+                *found.grid,
+                found.reason,
             )
             self.on_change()
         return found

@@ -92,5 +92,7 @@ def config_for(kind: str, arch: int, group: int) -> Config:
     fitting = [c for c in CONFIGS if c.kind == kind and arch in c.budgets]
     if not fitting:
         known = sorted({(c.kind, a) for c in CONFIGS for a in c.budgets})
-        raise ValueError(f"No served config for {kind!r} on sm_{arch}: known are {known}; the README says how to add one.")
+        raise ValueError(
+            f"No served config for {kind!r} on sm_{arch}: known are {known}; the README says how to add one."
+        )
     return next((c for c in fitting if group % c.block_h == 0), fitting[-1])

@@ -40,7 +40,9 @@ def inspect(cubin: bytes) -> dict[str, int]:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as f:
         f.write(cubin)
         f.flush()
-        usage = subprocess.run([tool("cuobjdump"), "--dump-resource-usage", f.name], capture_output=True, text=True, check=True).stdout
+        usage = subprocess.run(
+            [tool("cuobjdump"), "--dump-resource-usage", f.name], capture_output=True, text=True, check=True
+        ).stdout
         sass = subprocess.run([tool("nvdisasm"), "-c", f.name], capture_output=True, text=True, check=True).stdout
     found = {k: int(v) for k, v in re.findall(r"\b(REG|STACK|LOCAL):(\d+)", usage)}
     return {
@@ -114,7 +116,10 @@ def main(argv: list[str] | None = None) -> int:
     try:
         report = run([int(a) for a in args.archs.split(",")])
     except Exception as error:  # the exit code and one sentence are the interface
-        print(json.dumps({"ok": False, "error": f"{type(error).__name__}: {error}"}) if args.json else f"gate: {error}", file=sys.stderr)
+        print(
+            json.dumps({"ok": False, "error": f"{type(error).__name__}: {error}"}) if args.json else f"gate: {error}",
+            file=sys.stderr,
+        )
         return 2
     if args.json:
         print(json.dumps(report, indent=1))

@@ -93,6 +93,8 @@ def machine_for(arch: int, sms: int) -> Machine:
         if machine.arch == arch and machine.sms == sms:
             return machine
     if arch not in LIMITS:
-        raise ValueError(f"No limits are known for sm_{arch}: add it to LIMITS in machine.py (known: {sorted(LIMITS)}).")
+        raise ValueError(
+            f"No limits are known for sm_{arch}: add it to LIMITS in machine.py (known: {sorted(LIMITS)})."
+        )
     base = next((m for m in MACHINES.values() if m.arch == arch), MACHINES["rtx-pro-6000"])
     return replace(base, arch=arch, sms=sms, name=f"sm_{arch}@{sms}")

@@ -154,7 +154,9 @@ def mla_split(
                 other=0.0,
             )
             group = tl.arange(0, 8)
-            exponent = tl.load((kv + scale_base)[:, None] + group[None, :], mask=valid[:, None] & (group < 7)[None, :], other=0)
+            exponent = tl.load(
+                (kv + scale_base)[:, None] + group[None, :], mask=valid[:, None] & (group < 7)[None, :], other=0
+            )
             scale = (exponent.to(tl.int32) << 23).to(tl.float32, bitcast=True)
             wide = nope.to(tl.float32).reshape(BLOCK_N, 8, 64) * scale[:, :, None]
             k = wide.reshape(BLOCK_N, 512)
@@ -201,7 +203,13 @@ def mla_split(
         result = tl.where(some[:, None], acc / safe_sum[:, None], 0.0)
         tl.store(final, result.to(out_ptr.dtype.element_ty), mask=real_head[:, None] & (dims < NOPE)[None, :])
         if PACKED:
-            final = out_ptr + row.to(tl.int64) * stride_out_row + heads[:, None] * stride_out_head + NOPE + rope_dims[None, :]
+            final = (
+                out_ptr
+                + row.to(tl.int64) * stride_out_row
+                + heads[:, None] * stride_out_head
+                + NOPE
+                + rope_dims[None, :]
+            )
             result = tl.where(some[:, None], acc_rope / safe_sum[:, None], 0.0)
             tl.store(final, result.to(out_ptr.dtype.element_ty), mask=real_head[:, None])
         tl.store(lse_ptr + row * HEADS + heads, lse2 * 0.6931471805599453, mask=real_head)

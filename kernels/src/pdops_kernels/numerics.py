@@ -109,7 +109,10 @@ def build(problem: Problem, device: str = "cpu") -> Instance:
         page = problem.pages[0]
         table, live, pages = paged(page, problem.caps[0], lengths[0])
         k, v = (poisoned(pages * page, (problem.kv_heads, kind.dim), live).to(problem.dtype) for _ in "kv")
-        on = [t.to(device) for t in (q, k.reshape(pages, page, *k.shape[1:]), v.reshape(pages, page, *v.shape[1:]), table, lengths[0])]
+        on = [
+            t.to(device)
+            for t in (q, k.reshape(pages, page, *k.shape[1:]), v.reshape(pages, page, *v.shape[1:]), table, lengths[0])
+        ]
         return Instance(
             problem,
             lambda plan, out, lse, ws: api.gqa_decode(*on, plan=plan, out=out, lse=lse, workspace=ws, **options),
@@ -122,7 +125,9 @@ def build(problem: Problem, device: str = "cpu") -> Instance:
             indices, live, pages = paged(page, cap, length)
         else:
             pages = -(-cap // page) + 2
-            indices = torch.stack([torch.randperm(pages * page - page, generator=gen)[:cap] + page for _ in range(rows)])
+            indices = torch.stack(
+                [torch.randperm(pages * page - page, generator=gen)[:cap] + page for _ in range(rows)]
+            )
             indices[torch.rand(indices.shape, generator=gen) < problem.holes] = -1
             valid = torch.arange(cap)[None] < length.repeat_interleave(per)[:, None]
             live = indices[valid & (indices >= 0)].unique()
@@ -133,7 +138,9 @@ def build(problem: Problem, device: str = "cpu") -> Instance:
             dead = torch.ones(pages, page, dtype=torch.bool)
             dead.view(-1)[live] = False
             raw[:, : page * packed.DATA_BYTES].view(pages, page, packed.DATA_BYTES)[dead] = 0xFF
-            raw[:, page * packed.DATA_BYTES : page * packed.TOKEN_BYTES].view(pages, page, packed.SCALE_BYTES)[dead] = 0xFF
+            raw[:, page * packed.DATA_BYTES : page * packed.TOKEN_BYTES].view(pages, page, packed.SCALE_BYTES)[dead] = (
+                0xFF
+            )
             plain.append((packed.unpack(raw, page), indices, length))
         else:
             raw = kv.to(problem.dtype)
@@ -176,7 +183,9 @@ def run(problem: Problem, knobs: Knobs, machine: Machine = MACHINES["rtx-pro-600
 def launch(instance: Instance, plan: Plan, device: str = "cpu") -> tuple[torch.Tensor, torch.Tensor]:
     """Launch a built problem into NaN-poisoned buffers; returns out and lse."""
     problem = instance.problem
-    out = torch.full((problem.rows, problem.heads, KINDS[problem.kind].dim), torch.nan, dtype=problem.dtype, device=device)
+    out = torch.full(
+        (problem.rows, problem.heads, KINDS[problem.kind].dim), torch.nan, dtype=problem.dtype, device=device
+    )
     lse = torch.full((problem.rows, problem.heads), torch.nan, device=device)
     workspace = api.Workspace.allocate([plan], device, problem.partials)
     workspace.out.fill_(torch.nan)

@@ -154,7 +154,9 @@ def call(case: Case, plan: Plan) -> None:
     api.mla_decode(q, streams, dense=case.dense, **common)
 
 
-def compile_served(arch: int, cases: tuple[Case, ...] = SERVED, each: Callable[[Case, Compiled], None] | None = None) -> Recorder:
+def compile_served(
+    arch: int, cases: tuple[Case, ...] = SERVED, each: Callable[[Case, Compiled], None] | None = None
+) -> Recorder:
     """Compile all kernels of `cases` that are served on sm_<arch> into Triton's cache directory."""
     with target(arch) as recorder:
         for case in cases:

@@ -203,9 +203,13 @@ def read_table(path: str) -> Table:
         buckets = {str(k): int(v) for k, v in data["buckets"].items()}
         table = Table(int(data["arch"]), int(data["sms"]), constants, buckets)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise KnobError(f"The calibration table {path} cannot be read ({error}): write it anew with calibrate.") from error
+        raise KnobError(
+            f"The calibration table {path} cannot be read ({error}): write it anew with calibrate."
+        ) from error
     if set(constants) - set(FITTED) or any(v <= 0 for v in [*constants.values(), *buckets.values()]):
-        raise KnobError(f"The calibration table {path} has unknown or non-positive entries: write it anew with calibrate.")
+        raise KnobError(
+            f"The calibration table {path} has unknown or non-positive entries: write it anew with calibrate."
+        )
     return table
 
 
@@ -225,11 +229,15 @@ def _cached(shape: Shape, machine: Machine, knobs: Knobs, measured: int | None) 
             reason += f", cut to the {tiles} KV tiles there are"
     elif knobs.policy == "fixed":
         splits = min(knobs.fixed_splits, tiles)
-        reason = f"fixed at {knobs.fixed_splits}" + (f", cut to the {tiles} KV tiles" if splits < knobs.fixed_splits else "")
+        reason = f"fixed at {knobs.fixed_splits}" + (
+            f", cut to the {tiles} KV tiles" if splits < knobs.fixed_splits else ""
+        )
     elif knobs.policy == "leaf":
         tiles_per_split = max(knobs.leaf_tokens // config.block_n, 1)
         splits = math.ceil(tiles / tiles_per_split)
-        reason = f"one split per {tiles_per_split * config.block_n} tokens whatever the batch, merged in order: bit-equal"
+        reason = (
+            f"one split per {tiles_per_split * config.block_n} tokens whatever the batch, merged in order: bit-equal"
+        )
     elif measured is not None:
         splits = min(measured, tiles)
         reason = f"the calibration table measured {measured} as the best for this bucket"

@@ -49,7 +49,12 @@ def main(argv: list[str] | None = None) -> int:
         table = read_table(args.table) if args.table else None
         caps = tuple(int(c) for c in args.topk.split("+"))
         plans = [
-            make_plan(Shape(args.kind, int(rows), args.heads, caps, args.kv_heads), machine, knobs_named(p, read_knobs({})), table)
+            make_plan(
+                Shape(args.kind, int(rows), args.heads, caps, args.kv_heads),
+                machine,
+                knobs_named(p, read_knobs({})),
+                table,
+            )
             for rows in args.rows.split(",")
             for p in args.policies.split(",")
         ]

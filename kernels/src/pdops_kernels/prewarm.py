@@ -27,13 +27,30 @@ def cache_name(arch: int) -> str:
     return f"{triton.__version__}-{__version__}-sm{arch}-{hashlib.sha256(env.encode()).hexdigest()[:8]}"
 
 
-def prewarm(arch: int, kind: str, heads: int, kv_heads: int, caps: tuple[int, ...], pages: tuple[int, ...], sink: bool, dense: bool) -> dict[str, Any]:
+def prewarm(
+    arch: int,
+    kind: str,
+    heads: int,
+    kv_heads: int,
+    caps: tuple[int, ...],
+    pages: tuple[int, ...],
+    sink: bool,
+    dense: bool,
+) -> dict[str, Any]:
     """Compile the split, direct and merge kernels of one deployment; splits and rows do not change a kernel."""
     import triton
 
     from .offline import Case, compile_served
 
-    base = {"kind": kind, "heads": heads, "kv_heads": kv_heads, "caps": caps, "pages": pages, "sink": sink, "dense": dense}
+    base = {
+        "kind": kind,
+        "heads": heads,
+        "kv_heads": kv_heads,
+        "caps": caps,
+        "pages": pages,
+        "sink": sink,
+        "dense": dense,
+    }
     cases = tuple(Case(**base, direct=direct) for direct in (False, True))  # type: ignore[arg-type]
     recorder = compile_served(arch, cases)
     kernels = {
@@ -71,13 +88,22 @@ def main(argv: list[str] | None = None) -> int:
         caps, pages = (tuple(int(n) for n in text.split("+")) for text in (args.topk, args.pages))
         report = prewarm(args.arch, args.kind, args.heads, args.kv_heads, caps, pages, not args.no_sink, args.dense)
     except Exception as error:  # the exit code and one sentence are the interface
-        print(json.dumps({"ok": False, "error": f"{type(error).__name__}: {error}"}) if args.json else f"prewarm: {error}", file=sys.stderr)
+        print(
+            json.dumps({"ok": False, "error": f"{type(error).__name__}: {error}"})
+            if args.json
+            else f"prewarm: {error}",
+            file=sys.stderr,
+        )
         return 2
     if args.json:
         print(json.dumps(report, indent=1))
     else:
-        print(f"prewarm: sm_{args.arch} in {report['cache_dir']}: {report['compiled']} compiled, {report['cached']} already there")
-        print(f"         serve with TRITON_DISABLE_LINE_INFO={os.environ['TRITON_DISABLE_LINE_INFO']}; directory name {report['name']}")
+        print(
+            f"prewarm: sm_{args.arch} in {report['cache_dir']}: {report['compiled']} compiled, {report['cached']} already there"
+        )
+        print(
+            f"         serve with TRITON_DISABLE_LINE_INFO={os.environ['TRITON_DISABLE_LINE_INFO']}; directory name {report['name']}"
+        )
     return 0 if report["ok"] else 1
 
 

@@ -78,7 +78,10 @@ def check_graph(device: str, machine: Any) -> str:
         graph.replay()
         eager, eager_lse = numerics.launch(inst, plan, device)
         # the flipped lengths point at poisoned slots in places: equal NaNs are equal
-        if not (torch.equal(out.view(torch.int16), eager.view(torch.int16)) and torch.equal(lse.view(torch.int32), eager_lse.view(torch.int32))):
+        if not (
+            torch.equal(out.view(torch.int16), eager.view(torch.int16))
+            and torch.equal(lse.view(torch.int32), eager_lse.view(torch.int32))
+        ):
             raise AssertionError("a replay with other lengths differs from an eager call")
     finally:
         numerics.api.mla_decode = real
@@ -104,7 +107,9 @@ def check_leaf(device: str, machine: Any, small: bool) -> str:
 
 def warm(compiled: int) -> str:
     if compiled:
-        raise AssertionError(f"{compiled} kernels were compiled that the cache should have had: prewarm with this environment")
+        raise AssertionError(
+            f"{compiled} kernels were compiled that the cache should have had: prewarm with this environment"
+        )
     return "0 compiled"
 
 
@@ -132,7 +137,9 @@ def run(small: bool, device: str, machine: Any, expect_warm: bool) -> dict[str, 
 
     def numeric(problem: Any, knobs: Knobs) -> str:
         result = numerics.run(problem, knobs, machine, device)
-        text = f"error {result.error:.1e} of {result.bound:.0e}, lse {result.lse_error:.1e}, {result.plan.splits} splits"
+        text = (
+            f"error {result.error:.1e} of {result.bound:.0e}, lse {result.lse_error:.1e}, {result.plan.splits} splits"
+        )
         if not result.ok:
             raise AssertionError(text)
         return text
@@ -171,7 +178,12 @@ def main(argv: list[str] | None = None) -> int:
         machine = MACHINES["rtx-pro-6000"] if args.interpret else api.current_machine()
         report = run(args.interpret, "cpu" if args.interpret else "cuda", machine, args.expect_warm)
     except Exception as error:  # the exit code and one sentence are the interface
-        print(json.dumps({"ok": False, "error": f"{type(error).__name__}: {error}"}) if args.json else f"selftest: {error}", file=sys.stderr)
+        print(
+            json.dumps({"ok": False, "error": f"{type(error).__name__}: {error}"})
+            if args.json
+            else f"selftest: {error}",
+            file=sys.stderr,
+        )
         return 2
     if args.json:
         print(json.dumps(report, indent=1))
@@ -179,7 +191,9 @@ def main(argv: list[str] | None = None) -> int:
         for c in report["checks"]:
             print(f"{'ok  ' if c['ok'] else 'FAIL'} {c['name']}: {c['detail']}")
         bad = sum(not c["ok"] for c in report["checks"])
-        print(f"selftest: {len(report['checks'])} checks on {report['device']}, {bad} fail, {report['compiled']} kernels compiled")
+        print(
+            f"selftest: {len(report['checks'])} checks on {report['device']}, {bad} fail, {report['compiled']} kernels compiled"
+        )
     return 0 if report["ok"] else 1
 
 

@@ -71,7 +71,9 @@ def check_sglang(version: str) -> None:
     numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:3])
     if not KNOWN_SGLANG[0] <= numbers < KNOWN_SGLANG[1]:
         low, high = (".".join(map(str, v)) for v in KNOWN_SGLANG)
-        raise RuntimeError(f"SGLang {version} is outside the known range {low} up to (not with) {high}: update pdops-kernels.")
+        raise RuntimeError(
+            f"SGLang {version} is outside the known range {low} up to (not with) {high}: update pdops-kernels."
+        )
 
 
 class Hook:
@@ -87,7 +89,7 @@ class Hook:
         from . import api
 
         name = os.environ.get(MACHINE)
-        if name is not None and name not in MACHINES:
+        if name and name not in MACHINES:
             raise KnobError(f"{MACHINE}={name!r} is not one of {', '.join(MACHINES)}: correct it or unset it.")
         book = PlanBook(MACHINES[name] if name else api.current_machine(), self.knobs)
         book.on_change = lambda: self.status.write(
@@ -182,7 +184,9 @@ def install(knobs: Knobs, status: Status) -> Hook:
     HookRegistry.apply_hooks()  # applied again by SGLang later, which then finds it done
     if TARGET not in HookRegistry._patched:
         raise RuntimeError(f"SGLang could not apply the hook to {TARGET}: see its log.")
-    status.write(state="hooked", sglang=version("sglang"), triton=triton.__version__, knobs=vars(knobs), plans=[], fallbacks={})
+    status.write(
+        state="hooked", sglang=version("sglang"), triton=triton.__version__, knobs=vars(knobs), plans=[], fallbacks={}
+    )
     return hook
 
 
