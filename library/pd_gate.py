@@ -94,8 +94,11 @@ options:
     default: []
   watched:
     description:
-      - Other instances on the same machine that must stay alive meanwhile, each with C(name), C(unit), C(pid) and
-        C(started_ticks). If one dies, the ladder fails at once with the log of that one.
+      - Other instances on the same machine that must stay alive meanwhile, each with C(name) and C(unit), and C(manager)
+        and C(supervisor_config) if they differ. If one dies, the ladder fails at once with the log of that one,
+        even if its service manager has started it again.
+      - With C(pid) and C(started_ticks), as RV(main) has them, it must still be that process; without, the
+        one that runs at the first look.
     type: list
     elements: dict
     default: []
@@ -228,10 +231,10 @@ resume:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.pdops_error import PdopsError
 from ..module_utils.gates.base import GATES
 from ..module_utils.gates.ladder import check_gates, run_ladder, state_from_dict
 from ..module_utils.gates.request import expectations_from, target_from
+from ..module_utils.pdops_error import PdopsError
 
 
 def main() -> None:

@@ -19,11 +19,14 @@ GATES = ("unit", "port", "health", "rendezvous", "effective", "router", "complet
 
 @dataclass(frozen=True)
 class Watched:
-    """Another instance on the same machine that must stay alive while this one is judged."""
+    """Another instance on the same machine that must stay alive while this one is judged.
+
+    Without ``process`` it is the one that runs at the first look.
+    """
 
     name: str
     unit: str
-    process: ProcessId
+    process: Optional[ProcessId]
     manager: str
     supervisor_config: Optional[str] = None
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 from typing import Any, Dict, Optional, Tuple
 
 from ..endpoint import Answer, Failure, join, post_json, request
-from .base import Look, Target, Verdict, failed, passed, pending
+from .base import PASSED, Look, Target, Verdict, failed, passed, pending
 from .http_gates import from_failure
+from .router import breakers
 
 MAX_TOKENS = 8
+MORE_REQUESTS = 5
 PROMPT = "Count from one to five."
 FINISHED = ("stop", "length", "tool_calls", "content_filter")
 
@@ -35,7 +37,24 @@ def check(target: Target, look: Look) -> Verdict:
     if isinstance(reply, Failure):
         verdict = from_failure(reply)
         return Verdict(verdict.result, f"completion: {verdict.said}", {**verdict.evidence, "model": model})
-    return judge(reply, model)
+    verdict = judge(reply, model)
+    return _close_breakers(target, look, verdict) if verdict.result == PASSED else verdict
+
+
+def _close_breakers(target: Target, look: Look, verdict: Verdict) -> Verdict:
+    """Half-open breakers get more requests, of which each closes them a little (sglang-router 0.3.2: --cb-success-threshold).
+
+    Left half-open, the next single failure would shut the worker out again for a minute.
+    """
+    if target.metrics_url is None or look.memory.get("extra_requests", 0) >= MORE_REQUESTS:
+        return verdict
+    states, _why = breakers(target.metrics_url, look.request_s(5.0))
+    half = [url for url, state in sorted((states or {}).items()) if state == "half-open"]
+    half = [url for url in half if not target.workers or url in [worker.rstrip("/") for worker in target.workers]]
+    if not half:
+        return verdict
+    look.memory["extra_requests"] = look.memory.get("extra_requests", 0) + 1
+    return pending(f"{verdict.said}; the circuit breaker of {', '.join(half)} is half-open", **verdict.evidence)
 
 
 def _model(target: Target, look: Look) -> Tuple[str, Optional[Verdict]]:

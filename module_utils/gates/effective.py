@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from ..pdops_error import PdopsError
 from ..knobs import MASK, check_name, is_secret
+from ..pdops_error import PdopsError
 from ..services.base import ServiceManager, UnitStatus
 from .base import Look, Target, Verdict, failed, passed, pending, unseen
 from .evidence import ABSENT, SET, UNKNOWN, Finding, find, finding_dict, look_at, own_env_vars

@@ -18,7 +18,7 @@ from ..services import manager_for
 from ..services.base import ServiceManager
 from ..services.instance import masked_lines
 from . import unit
-from .base import FAILED, GATES, PASSED, PENDING, UNSEEN, Look, Target, Verdict, failed, uptime_s
+from .base import FAILED, GATES, PASSED, PENDING, UNSEEN, Look, Target, Verdict, Watched, failed, uptime_s
 
 FIRST_POLL_S, LAST_POLL_S = 0.1, 0.25
 REAP_S = 2.0  # a service manager needs a moment to learn that its process died
@@ -192,12 +192,24 @@ def _watch(target: Target, look: Look) -> Optional[Verdict]:
     if look.main is not None and not is_alive(look.main):
         return _dead(target.name, target.unit, look.manager, look.main)
     for peer in target.watched:
-        if not is_alive(peer.process):
+        process = peer.process or _remembered(peer, look)
+        if process is None or not is_alive(process):
             manager = manager_for(peer.manager, peer.supervisor_config)
-            verdict = _dead(peer.name, peer.unit, manager, peer.process)
+            verdict = _dead(peer.name, peer.unit, manager, process)
             verdict.evidence["log_tail"] = masked_lines(manager.log_tail(peer.unit, 20, all_runs=True))
             return verdict
     return None
+
+
+def _remembered(peer: Watched, look: Look) -> Optional[ProcessId]:
+    """The process of a watched instance at the first look at it."""
+    seen = look.memory.setdefault("watched", {})
+    if peer.name not in seen:
+        main = manager_for(peer.manager, peer.supervisor_config).status(peer.unit).main
+        if main is None:
+            return None
+        seen[peer.name] = [main.pid, main.started_ticks]
+    return ProcessId(*seen[peer.name])
 
 
 def _dead(name: str, unit_name: str, manager: ServiceManager, process: Optional[ProcessId]) -> Verdict:

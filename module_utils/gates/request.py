@@ -9,8 +9,8 @@ import stat
 from typing import Any, Dict, List, Mapping, Optional
 
 from ..endpoint import parse_url
-from ..pdops_error import PdopsError
 from ..knobs import check_name, check_value
+from ..pdops_error import PdopsError
 from ..processes import ProcessId
 from .base import Target, Watched
 
@@ -65,7 +65,7 @@ def target_from(options: Mapping[str, Any]) -> Target:
             Watched(
                 name=who,
                 unit=str(peer["unit"]),
-                process=_process(peer, f"{name}: watched instance {who}"),
+                process=_process(peer, f"{name}: watched instance {who}") if peer.get("pid") is not None else None,
                 manager=str(peer.get("manager") or options["manager"]),
                 supervisor_config=peer.get("supervisor_config") or options.get("supervisor_config"),
             )

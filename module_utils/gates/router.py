@@ -87,7 +87,9 @@ def _judge_breakers(target: Target, look: Look, wanted: List[str], evidence: Dic
     is_open = [url for url in wanted if states.get(url, "closed") == "open"]
     if is_open:
         return pending(f"{told}, but the circuit breaker of {', '.join(is_open)} is open", **evidence)
-    return passed(f"{told}, breakers {'closed' if set(states.values()) <= {'closed'} else 'not open'}", **evidence)
+    half = sorted(url for url in wanted if states.get(url) == "half-open")
+    words = f"breaker of {', '.join(half)} half-open" if half else "breakers closed"
+    return passed(f"{told}, {words}", **evidence)
 
 
 def _json(reply: Answer) -> Any:

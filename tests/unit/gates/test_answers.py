@@ -239,6 +239,25 @@ def test_completion(chat, target, look, answer, result, words):
     assert verdict.evidence["status"] == answer[0]
 
 
+def test_half_open_breakers_are_closed_by_more_requests(chat, target, look, recorded):
+    half = recorded("router_metrics.prom").replace(
+        f'cb_state{{worker="{DECODE}"}} 0', f'cb_state{{worker="{DECODE}"}} 2'
+    )
+    chat.paths["/metrics"] = (200, half)
+    given = target("router", metrics_url=chat.url, workers=(DECODE + "/",))
+    assert f"breaker of {DECODE} half-open" in router._judge_breakers(given, look, [DECODE], {}).said
+    verdict = completion.check(given, look)
+    assert (verdict.result, "is half-open" in verdict.said) == ("pending", True)
+    elsewhere = target("router", metrics_url=chat.url, workers=(PREFILL,))
+    assert completion.check(elsewhere, look).result == "passed"
+    for _more in range(4):
+        assert completion.check(given, look).result == "pending"
+    assert completion.check(given, look).result == "passed"  # enough is enough
+    look.memory.clear()
+    chat.paths["/metrics"] = (200, recorded("router_metrics.prom"))
+    assert completion.check(given, look).result == "passed"
+
+
 @pytest.mark.parametrize(
     ("answer", "result", "words"),
     [

@@ -204,6 +204,21 @@ def test_a_watched_peer_that_dies_fails_the_ladder(supervisord):
     assert "here is the other" in state.log_tail
 
 
+def test_a_watched_peer_without_a_pid_is_the_one_of_the_first_look(supervisord):
+    one = One(supervisord, answers={"/health": [503, ""]})
+    one.manager.start("decode", settle_s=0.1)
+    watched = Watched("lab-prefill", "other", None, "supervisor", str(one.daemon.config))
+    state = one.climb(["unit", "health"], watched=(watched,))
+    assert "lab-prefill does not run" in state.last.said
+    peer = one.manager.start("other", settle_s=1.1)
+    state = run_ladder(one.target(watched=(watched,)), ["unit", "health"], None, 1.0)
+    assert state.outcome == "pending"
+    os.kill(peer.pid, signal.SIGKILL)
+    wait_for(lambda: one.manager.status("other").pid not in (None, peer.pid))  # started again by supervisord
+    state = run_ladder(one.target(watched=(watched,)), ["unit", "health"], None, 1.0, state)
+    assert "lab-prefill died with signal SIGKILL" in state.last.said
+
+
 def test_the_deadline_brings_the_log_and_leaves_it_pending(supervisord):
     one = One(supervisord, answers={"/health": [503, {"status": "Starting"}]}, say="loading weights")
     one.manager.start("decode", settle_s=0.1)
