@@ -8,7 +8,8 @@ import argparse
 import signal
 import sys
 
-from .runner import LabError, down, up
+from ..runner import LabError, down
+from .pair import start
 
 
 def main() -> int:
@@ -26,11 +27,11 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         if given.verb == "up":
-            up(given.dir)
+            start(given.dir)
         else:
             down(given.dir)
     except LabError as error:
-        print(f"real lab: {error}", file=sys.stderr)
+        print(f"lab: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -24,7 +24,9 @@ from ansible_collections.pdops.sglang.plugins.module_utils.services.base import 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from lab.real.runner import REAL_PYTHON, ask, down, up  # noqa: E402
+from lab import processes  # noqa: E402
+from lab.real.pair import PYTHON, VENV, start  # noqa: E402
+from lab.runner import ask, down  # noqa: E402
 
 PLAYBOOK_S = 900
 
@@ -135,12 +137,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def lab() -> Iterator[RealLab]:
     """Fresh, in the story's state. In the repo, so that make clean finds it after a crash."""
-    if not REAL_PYTHON.exists():
-        pytest.skip(f"{REAL_PYTHON.parents[1]} is not there; make test-real makes it (2.7 GB)")
+    if not PYTHON.exists():
+        pytest.skip(f"{VENV} is not there; make test-real makes it (2.7 GB)")
     folder = os.environ.get("PDOPS_REAL_LAB_DIR") or str(ROOT / ".lab-real")
     down(folder)
-    data = up(folder)
+    data = start(folder)
     try:
         yield RealLab(data)
     finally:
         down(folder)
+        assert processes.own([f"{folder}/work"], [f"{folder}/state"]) == [], "nothing of it runs any more"
