@@ -76,7 +76,8 @@ options:
   expectations:
     description:
       - Knobs for gate V(effective), name to value (a string or an integer). A null value says that it must not be set.
-      - Values of secret knobs are masked in all results.
+      - Names that look like those of secrets are refused, since parameters are logged, unless the value is null. Those
+        that a serve script exports are compared, and masked in all results.
     type: dict
   not_process:
     description:

@@ -9,7 +9,7 @@ import stat
 from typing import Any, Dict, List, Mapping, Optional
 
 from ..endpoint import parse_url
-from ..knobs import check_name, check_value
+from ..knobs import check_name, check_value, refuse_secret
 from ..pdops_error import PdopsError
 from ..processes import ProcessId
 from .base import Target, Watched
@@ -36,6 +36,9 @@ def expectations_from(given: Optional[Mapping[str, Any]]) -> Optional[Dict[str, 
     """Knob names and values as strings; None stays "must not be set"."""
     if given is None:
         return None
+    for name, value in given.items():
+        if value is not None:
+            refuse_secret(check_name(str(name)))
     return {check_name(str(name)): check_value(str(name), value) for name, value in given.items()}
 
 

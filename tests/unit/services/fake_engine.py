@@ -70,6 +70,7 @@ def main() -> None:
     parser.add_argument("--die-after", type=float, default=-1.0)
     parser.add_argument("--exit-code", type=int, default=3)
     parser.add_argument("--load", type=float, default=0.0)
+    parser.add_argument("--load-until", default="", help="a file: loading ends when it is there")
     parser.add_argument("--answers", default="{}", help="JSON: path to [status, body]")
     parser.add_argument("--say", default="")
     parser.add_argument("--api-key", default="")
@@ -87,6 +88,8 @@ def main() -> None:
     for _number in range(given.children):
         context.Process(target=child, args=(given.title, given.session, given.deaf_children), daemon=False).start()
     time.sleep(given.load)
+    while given.load_until and not os.path.exists(given.load_until):
+        time.sleep(0.05)
     if given.port:
         Handler.answers = {path: tuple(answer) for path, answer in json.loads(given.answers).items()}
         import threading
