@@ -16,9 +16,9 @@ from .asked import Asked
 from .change import record as rules
 from .change.book import Book
 from .deployment import Instance
-from .pdops_error import PdopsError
 from .gates.effective import observe_knobs
 from .knob_edit import EditRequest, masked_diff, plan_edit
+from .pdops_error import PdopsError
 from .scripts.diffing import changed_lines
 from .scripts.reading import Reading, read_script
 from .services import manager_for
@@ -248,7 +248,7 @@ class _Look:
             },
             "sources": [source.as_dict() for source in self.sources],
             "source_known": bool(_chosen(self.instance.serve_script, self.sources, self.asked.source)),
-            "intended": {name: value for name, value in self.now.items()},
+            "intended": dict(self.now),
             "running": running,
             "stale": self._stale(running),
             "edits": edits,

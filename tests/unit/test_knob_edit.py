@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.knob_edit import (
     EditPlan,
     EditRequest,
@@ -16,6 +15,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.knob_edit import (
     masked_diff,
     plan_edit,
 )
+from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.store.store import Store
 
 CASES = Path(__file__).parent / "scripts" / "cases"
@@ -133,7 +133,7 @@ def test_a_result_that_is_no_valid_bash_is_not_written(tmp_path: Path, store: St
     script = tmp_path / "serve.sh"
     script.write_text("#!/bin/bash\nexport A=1\nexec python3 x\n")
     (tmp_path / "serve.sh.bak").write_text("#!/bin/bash\nexport A=1\nif true; then\nexec python3 x\n")
-    with pytest.raises(PdopsError, match="is no valid bash, so it was not written: serve.sh"):
+    with pytest.raises(PdopsError, match=r"is no valid bash, so it was not written: serve\.sh"):
         run(script, store, knobs={"A": None}, state="restored", from_backup="bak", expect_only=False)
     assert script.read_text() == "#!/bin/bash\nexport A=1\nexec python3 x\n"
 

@@ -33,7 +33,7 @@ def test_module_utils_know_neither_ansible_nor_anything_beyond_the_standard_libr
 
 
 def test_module_utils_import_on_the_oldest_python_of_managed_machines() -> None:
-    found = sorted(Path.home().glob(".pyenv/versions/3.9.*/bin/python")) + [Path("/usr/bin/python3.9")]
+    found = [*sorted(Path.home().glob(".pyenv/versions/3.9.*/bin/python")), Path("/usr/bin/python3.9")]
     old = next((path for path in found if path.exists()), None)
     if old is None:
         pytest.skip("no Python 3.9 is installed here")
