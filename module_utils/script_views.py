@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Optional
 
 from . import knobs
@@ -15,6 +16,7 @@ _BORDER = "\0 shown beside \0\n"
 _OTHER_VALUE = f"{knobs.MASK} (another value)"
 
 
+@lru_cache(maxsize=4)  # one plan shows the same two contents several times
 def masked_text(content: bytes) -> str:
     """The whole content; bytes that are no UTF-8 are shown as replacement characters."""
     return knobs.mask_text(content.decode("utf-8", "replace"))

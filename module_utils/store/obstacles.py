@@ -72,6 +72,13 @@ def check_replaceable(path: str) -> None:
         raise PdopsError(
             f"{path} is mounted by itself (a bind mount), so it cannot be replaced; edit it where it comes from, or mount its folder."
         )
+    for target in (real, folder):
+        flags = _flags(target)
+        if flags & (_IMMUTABLE | _APPEND_ONLY):
+            letter, name = ("i", "immutable") if flags & _IMMUTABLE else ("a", "append-only")
+            raise PdopsError(
+                f"{path} cannot be replaced, since {target} is {name} (lsattr shows it); chattr -{letter} {target} first."
+            )
     if not is_writable(folder):
         if is_read_only(folder):
             raise PdopsError(
@@ -90,10 +97,3 @@ def check_replaceable(path: str) -> None:
         )
     if place.st_mode & stat.S_ISVTX and me not in (0, status.st_uid, place.st_uid):
         raise PdopsError(f"{path} cannot be replaced in the sticky folder {folder} by this user; run with become.")
-    for target in (real, folder):
-        flags = _flags(target)
-        if flags & (_IMMUTABLE | _APPEND_ONLY):
-            letter, name = ("i", "immutable") if flags & _IMMUTABLE else ("a", "append-only")
-            raise PdopsError(
-                f"{path} cannot be replaced, since {target} is {name} (lsattr shows it); chattr -{letter} {target} first."
-            )
