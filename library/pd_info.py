@@ -98,8 +98,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.asked import read_asked
 from ..module_utils.deployment import instance_from_dict
-from ..module_utils.pdops_error import PdopsError
 from ..module_utils.observe import observe
+from ..module_utils.pdops_error import PdopsError
 
 
 def main() -> None:

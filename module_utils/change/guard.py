@@ -10,10 +10,9 @@ import signal
 import sys
 import time
 
-from ..pdops_error import PdopsError
-
 # Gates and managers are imported only when used, but the agent must carry all of them.
 from ..gates import completion, effective, http_gates, router  # noqa: F401
+from ..pdops_error import PdopsError
 from ..services import supervisor, supervisor_rpc, systemd  # noqa: F401
 from ..store.store import Store
 from . import agent, rollback, who

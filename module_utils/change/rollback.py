@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..deployment import Instance, instance_from_dict, start_order
-from ..pdops_error import PdopsError
 from ..gates.base import PASSED
 from ..gates.ladder import run_ladder
 from ..gates.request import target_from
+from ..pdops_error import PdopsError
 from ..services import manager_for
 from ..services.instance import Request, bring
 from ..store.atomic import replace_file

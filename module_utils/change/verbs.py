@@ -8,8 +8,8 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from ..pdops_error import PdopsError
 from ..knob_edit import EditRequest, apply_edit, masked_diff, plan_edit
+from ..pdops_error import PdopsError
 from ..store.store import Store
 from . import agent, guard, who
 from . import record as rules

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..endpoint import parse_url
-from ..pdops_error import PdopsError
 from ..knobs import mask_text
 from ..listeners import Listener, listeners
+from ..pdops_error import PdopsError
 from ..processes import age_s, arguments, executable, read_process
 from .base import ServiceManager, Stopped, UnitStatus, take_down
 
