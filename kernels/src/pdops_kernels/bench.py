@@ -38,7 +38,7 @@ def sdpa(inputs: PackedInputs) -> Sequence[Callable[[], Any]]:
 def flashinfer(inputs: PackedInputs) -> Sequence[Callable[[], Any]]:
     """FlashInfer's sm_120 sparse MLA, called as SGLang 0.5.23 calls it (64-token pages for both streams)."""
     import torch
-    from flashinfer.mla._sparse_mla_sm120 import _sparse_mla_sm120_paged_attention  # type: ignore[import-not-found]
+    from flashinfer.mla._sparse_mla_sm120 import _sparse_mla_sm120_paged_attention
 
     shape = inputs.shape
     splits = sum(-(-cap // 64) for cap in shape.caps)
@@ -59,7 +59,7 @@ def flashinfer(inputs: PackedInputs) -> Sequence[Callable[[], Any]]:
 
 def sglang_triton(inputs: PackedInputs) -> Sequence[Callable[[], Any]]:
     """SGLang's own Triton kernel for sm_120."""
-    from sglang.kernels.ops.attention.flash_mla_sm120_triton import (  # type: ignore[import-not-found]
+    from sglang.kernels.ops.attention.flash_mla_sm120_triton import (
         flash_mla_sparse_decode_triton,
     )
 
@@ -177,7 +177,7 @@ def main(argv: list[str] | None = None) -> int:
             "regret": summary(cases), "cases": cases,
         }  # fmt: skip
         os.makedirs(args.out, exist_ok=True)
-        files = {"bench.json": json.dumps(report, indent=1)} | plots(cases, report["regret"])  # type: ignore[arg-type]
+        files = {"bench.json": json.dumps(report, indent=1)} | plots(cases, report["regret"])
         for name, text in files.items():
             with open(os.path.join(args.out, name), "w", encoding="utf-8") as f:
                 f.write(text)
@@ -190,7 +190,7 @@ def main(argv: list[str] | None = None) -> int:
     if args.json:
         print(json.dumps(report, indent=1))
     else:
-        for name, values in report["regret"].items():  # type: ignore[attr-defined]
+        for name, values in report["regret"].items():
             print(
                 f"{name:>5}: measured regret mean {values['mean']:.1%}, p95 {values['p95']:.1%}, worst {values['worst']:.1%}"
             )

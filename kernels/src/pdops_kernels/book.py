@@ -48,8 +48,10 @@ class PlanBook:
     def fell_back(self, why: str) -> None:
         """Count one call that another kernel served, and log the first of each reason."""
         self.fallbacks[why] += 1
-        if self.fallbacks[why] == 1:
+        count = self.fallbacks[why]
+        if count == 1:
             logger.warning("fallback to the stock kernel: %s (further ones are counted, not logged)", why)
+        if str(count).strip("0") == "1":  # 1, 10, 100, ...: a record on disk stays within a factor of ten
             self.on_change()
 
     def resolved(self) -> list[dict[str, object]]:

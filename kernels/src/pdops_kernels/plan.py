@@ -28,6 +28,7 @@ from .machine import Machine
 
 MAX_AUTO_SPLITS = 64
 MAX_ROWS = 65535
+MAX_GRID_Y = 65535
 
 
 @dataclass(frozen=True)
@@ -249,6 +250,8 @@ def _cached(shape: Shape, machine: Machine, knobs: Knobs, measured: int | None) 
         others = sorted(times, key=lambda s: (times[s], s))[1:2]
         if others:
             reason += f"; next is {others[0]} at {times[others[0]] / times[splits] - 1:+.1%} modelled"
+    if splits > MAX_GRID_Y:
+        raise ValueError(f"{shape.key} needs {splits} splits, a grid takes {MAX_GRID_Y}: use larger leaves or fewer tokens.")
     waves = base * splits / slots
     reason += f"; {base} x {splits} = {base * splits} CTAs on {slots} slots = {waves:.2f} waves, {waves / math.ceil(waves):.0%} filled"
     return Plan(

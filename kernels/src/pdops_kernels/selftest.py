@@ -50,7 +50,7 @@ def check_graph(device: str, machine: Any) -> str:
     """Capture one decode, change lengths and indices in place, replay, and compare with an eager call."""
     import torch
 
-    from . import numerics
+    from . import api, numerics
     from .knobs import Knobs
     from .plan import make_plan
 
@@ -58,18 +58,18 @@ def check_graph(device: str, machine: Any) -> str:
     plan = make_plan(problem.shape, machine, Knobs("auto"))
     inst = numerics.build(problem, device)
     cells: list[Any] = []
-    real = numerics.api.mla_decode
+    real = api.mla_decode
 
     def keep(q: Any, streams: Any, **rest: Any) -> None:
         cells[:] = streams
         real(q, streams, **rest)
 
-    numerics.api.mla_decode = keep
+    api.mla_decode = keep
     try:
         numerics.launch(inst, plan, device)
         out = torch.empty((problem.rows, problem.heads, 512), dtype=problem.dtype, device=device)
         lse = torch.empty((problem.rows, problem.heads), device=device)
-        workspace = numerics.api.Workspace.allocate([plan], device)
+        workspace = api.Workspace.allocate([plan], device)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             inst.launch(plan, out, lse, workspace)
@@ -84,7 +84,7 @@ def check_graph(device: str, machine: Any) -> str:
         ):
             raise AssertionError("a replay with other lengths differs from an eager call")
     finally:
-        numerics.api.mla_decode = real
+        api.mla_decode = real
     return f"captured {plan.splits} splits, replayed with other lengths, bit-equal to eager"
 
 
