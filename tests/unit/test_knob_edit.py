@@ -2,20 +2,27 @@
 # Copyright (c) 2026 the pdops authors
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import shutil
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils.knob_edit import (
+    Applied,
     EditPlan,
     EditRequest,
     apply_edit,
+    edit,
     masked_diff,
     plan_edit,
 )
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.store import atomic
 from ansible_collections.pdops.sglang.plugins.module_utils.store.store import Store
 
 CASES = Path(__file__).parent / "scripts" / "cases"
@@ -187,3 +194,137 @@ def test_paths_that_are_no_script_are_refused(tmp_path: Path, store: Store) -> N
     os.mkfifo(tmp_path / "pipe.sh")
     with pytest.raises(PdopsError, match="no regular file"):
         run(tmp_path / "pipe.sh", store, knobs={KNOB: "1"})
+    (tmp_path / "huge.sh").write_bytes(b"#" * (4 * 1024 * 1024 + 1))
+    with pytest.raises(PdopsError, match="too much for a script"):
+        run(tmp_path / "huge.sh", store, knobs={KNOB: "1"})
+
+
+def test_drift_is_refused_with_the_lines_and_with_who_did_it(script: Path, store: Store) -> None:
+    first = plan_edit(EditRequest(path=str(script), knobs={KNOB: "512"}), store)
+    done = apply_edit(first, store)
+    assert done.version_before is not None and done.version_after is not None
+    edit(EditRequest(path=str(script), knobs={KNOB: "768"}, actor="bob"), store, check_mode=False)
+    with pytest.raises(PdopsError) as refused:
+        run(script, store, knobs={KNOB: "1"}, expect_sha256=first.sha256_after)
+    said = str(refused.value)
+    assert "it is version" in said and "by bob" in said
+    assert f"-12: export {KNOB}=512; +12: export {KNOB}=768" in said
+    assert [line["sign"] for line in refused.value.details["drift_lines"]] == ["-", "+"]
+    with pytest.raises(PdopsError, match="somebody edited it in the meantime; look at it") as refused:
+        script.write_bytes(script.read_bytes() + b"# by hand\n")
+        run(script, store, knobs={KNOB: "1"}, expect_sha256="0" * 64)
+    assert "drift_lines" not in refused.value.details
+
+
+def test_a_replacement_that_fails_leaves_no_version_behind(script: Path, store: Store) -> None:
+    plan = plan_edit(EditRequest(path=str(script), knobs={KNOB: "512"}), store)
+    store.prepare()
+    content = plan.after + b"#" * 70000
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (69000, hard))
+    try:
+        with pytest.raises(PdopsError, match="file size limit"):
+            apply_edit(replace(plan, after=content), store)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert script.read_bytes() == plan.before
+    assert [item.sha256 for item in store.versions(str(script))] in ([], [plan.sha256_before])
+    assert store.journal() == []
+
+
+def test_a_replacement_that_fails_at_the_last_moment_takes_its_version_back(
+    script: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_edit(EditRequest(path=str(script), knobs={KNOB: "512"}), store)
+    real = os.replace
+
+    def failing(source: str, target: str) -> None:
+        if target == str(script):
+            raise OSError(errno.EPERM, "Operation not permitted")
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", failing)
+    with pytest.raises(PdopsError, match=r"the system does not permit it .*; it is as it was"):
+        apply_edit(plan, store)
+    assert script.read_bytes() == plan.before
+    assert [item.sha256 for item in store.versions(str(script))] == [plan.sha256_before]
+    assert sorted(os.listdir(script.parent)) == [
+        "serve_dsv4_decode.sh",
+        "serve_dsv4_decode.sh.pretgt_revert_2025.bak",
+        "state",
+    ]
+    assert store.journal() == []
+
+
+def test_a_leftover_of_a_crash_is_told_and_removed_by_the_next_edit_when_it_is_old(
+    script: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leftover = script.with_name(f".pdops-{script.name}-0123456789ab")
+    leftover.write_bytes(b"half")
+    plan = plan_edit(EditRequest(path=str(script), knobs={KNOB: "512"}), store)
+    assert any(str(leftover) in warning for warning in plan.warnings)
+    apply_edit(plan, store)
+    assert leftover.exists()  # somebody may be writing it now
+    later = time.time() + 3600
+    monkeypatch.setattr(atomic.time, "time", lambda: later)
+    run(script, store, knobs={KNOB: "768"})
+    assert not leftover.exists()
+    assert store.journal()[-1]["removed_leftovers"] == [str(leftover)]
+
+
+def test_the_journal_tells_the_edit(script: Path, store: Store) -> None:
+    request = EditRequest(path=str(script), knobs={KNOB: "512"}, actor="alice", change_id="c1", label="ab-test")
+    done = edit(request, store, check_mode=False)
+    (entry,) = store.journal()
+    assert {name: entry[name] for name in ("verb", "path", "state", "actor", "change_id", "label", "knobs")} == {
+        "verb": "serve_knob",
+        "path": str(script),
+        "state": "present",
+        "actor": "alice",
+        "change_id": "c1",
+        "label": "ab-test",
+        "knobs": {KNOB: {"before": None, "after": "512"}},
+    }
+    assert (entry["sha256_before"], entry["sha256_after"]) == (done.plan.sha256_before, done.plan.sha256_after)
+    newest, before = store.versions(str(script))
+    assert (newest, before) == (done.version_after, done.version_before)
+    assert (newest.label, newest.actor, newest.change_id) == ("ab-test", "alice", "c1")
+
+
+def test_check_mode_says_the_same_and_writes_nothing(script: Path, store: Store) -> None:
+    request = EditRequest(path=str(script), knobs={KNOB: "512"})
+    looked = edit(request, store, check_mode=True)
+    assert isinstance(looked, Applied) and looked.version_after is None
+    assert untouched(script, store)
+    assert edit(request, store, check_mode=False).plan == looked.plan
+    os.chmod(store.state_dir, 0o755)
+    for check_mode in (True, False):
+        with pytest.raises(PdopsError, match="chmod 700"):
+            edit(EditRequest(path=str(script), knobs={KNOB: "768"}), store, check_mode)
+
+
+def test_what_could_not_be_replaced_is_refused_in_check_mode_too(script: Path, store: Store) -> None:
+    os.link(script, script.with_name("twin"))
+    with pytest.raises(PdopsError, match="hard links"):
+        edit(EditRequest(path=str(script), knobs={KNOB: "512"}), store, check_mode=True)
+    assert untouched(script, store)
+
+
+def test_without_bash_nothing_is_written(script: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(os, "defpath", "/nowhere")
+    with pytest.raises(PdopsError, match="bash is not installed here"):
+        run(script, store, knobs={KNOB: "512"})
+    assert untouched(script, store)
+
+
+def test_warnings_are_those_that_touch_the_named_knobs(tmp_path: Path, store: Store) -> None:
+    script = tmp_path / "serve.sh"
+    script.write_text(
+        '#!/bin/bash\nexport AB=1\nexport AB=2\nexport A=1\n[ -n "$X" ] && export C=1\nexec python3 x\nexport A=3\n'
+    )
+    assert [warning.partition(": ")[2] for warning in run(script, store, knobs={"AB": "3"}).warnings] == [
+        "AB is exported 2 times; the last one counts."
+    ]
+    (dead,) = run(script, store, knobs={"A": "3"}).warnings
+    assert "line 7: A is exported where it has no effect" in dead
