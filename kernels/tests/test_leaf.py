@@ -72,6 +72,28 @@ def test_a_row_alone_has_the_bits_it_has_in_a_batch(monkeypatch: pytest.MonkeyPa
     held.append("policy leaf bit-equal alone and in a batch")
 
 
+def test_packed_rows_alone_and_regrouped_have_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of 1 and of 2 out of 3 ragged rows with two streams and a sink."""
+    from pdops_kernels import api
+
+    problem = numerics.Problem("mla_packed", 16, (128, 96), ((128, 70, 0), (33, 96, 1)), pages=(256, 64), sink=True)
+    out, lse = bits(problem, LEAF)
+    real = api.mla_decode
+
+    def regrouped(q, streams, *, plan, out, lse, workspace, **rest):  # type: ignore[no-untyped-def]
+        for part in (slice(0, 1), slice(1, 3)):
+            rows = q[part].shape[0]
+            small = make_plan(replace(plan.shape, rows=rows), MACHINES["h100"], LEAF)
+            ws = api.Workspace.allocate([small], "cpu")
+            ws.out.fill_(torch.nan)
+            cut = [replace(s, indices=s.indices[part], lengths=s.lengths[part]) for s in streams]
+            real(q[part], cut, plan=small, out=out[part], lse=lse[part], workspace=ws, **rest)
+
+    monkeypatch.setattr(api, "mla_decode", regrouped)
+    again, again_lse = bits(problem, LEAF)
+    assert torch.equal(out, again) and torch.equal(lse, again_lse)
+
+
 def test_a_wider_bucket_does_not_change_bits() -> None:
     """More (empty) leaves behind a row's own: the index list is padded from 128 to 320 entries."""
     narrow = numerics.Problem("mla_packed", 16, (128,), ((128, 70),), sink=True, holes=0.2)

@@ -99,6 +99,34 @@ def test_summary_and_plots_of_made_up_cases() -> None:
         xml.dom.minidom.parseString(text)
 
 
+def test_a_bench_case_runs_through_with_the_clock_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real inputs, real launches in the interpreter, made-up times: shows that the calls are right, no more."""
+    import torch
+
+    from pdops_kernels import bench, measure, packed, reference
+
+    def clock(launches, replays: int = 0) -> measure.Timing:  # type: ignore[no-untyped-def]
+        launches[0]()
+        return measure.Timing(10.0, 9.0, 11.0, replays)
+
+    monkeypatch.setattr(bench, "time_launches", clock)
+    monkeypatch.setattr(measure, "time_launches", clock)
+    small = Shape("mla_packed", 2, 16, (64, 32))
+    found = bench.case(small, RTX, 10_000, (64, 64), 1000.0, 3, "cpu")
+    assert list(found["sweep"]) == [1, 2, 3] and found["kv_bytes"] == 2 * 96 * 584
+    assert found["policies"]["256"]["splits"] == 3 and found["policies"]["auto"]["regret"] == 0
+    assert found["others"]["torch SDPA on gathered bf16"]["median_us"] == 10.0
+    assert "not installed" in found["others"]["FlashInfer sm_120 sparse MLA"]["skipped"]
+    json.dumps(found)
+
+    inputs = measure.PackedInputs(small, RTX, 10_000, (64, 64), "cpu")
+    inputs.launches(make_plan(small, RTX, Knobs("target", 256)))[1]()
+    streams = [(packed.unpack(s.kv, 64), s.indices, s.lengths) for s in inputs.streams[1]]
+    want, _ = reference.mla(inputs.q, streams, 512**-0.5, sink=inputs.sink)
+    assert (inputs.out.double() - want).norm() / want.norm() < 1e-2
+    assert not torch.equal(inputs.streams[0][0].indices, inputs.streams[1][0].indices)
+
+
 def test_what_needs_a_gpu_says_so(tool: Callable[..., object]) -> None:
     for name in ("bench", "calibrate"):
         done = tool(name, "--json")

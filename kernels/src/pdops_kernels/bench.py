@@ -31,7 +31,7 @@ def sdpa(inputs: PackedInputs) -> Sequence[Callable[[], Any]]:
 
     shape = inputs.shape
     q = inputs.q[:, :, None].transpose(1, 2)  # [rows, 1, heads, 512]: heads as queries of one KV head
-    kvs = [torch.randn(shape.rows, 1, sum(shape.caps), 512, device="cuda").bfloat16() for _ in range(2)]
+    kvs = [torch.randn(shape.rows, 1, sum(shape.caps), 512, device=inputs.device).bfloat16() for _ in range(2)]
     return [lambda kv=kv: torch.nn.functional.scaled_dot_product_attention(q, kv, kv) for kv in kvs]  # type: ignore[misc]
 
 
@@ -42,8 +42,8 @@ def flashinfer(inputs: PackedInputs) -> Sequence[Callable[[], Any]]:
 
     shape = inputs.shape
     splits = sum(-(-cap // 64) for cap in shape.caps)
-    mid = torch.empty(shape.rows, shape.heads, splits, 512, dtype=torch.bfloat16, device="cuda")
-    mid_lse = torch.empty(shape.rows, shape.heads, splits, device="cuda")
+    mid = torch.empty(shape.rows, shape.heads, splits, 512, dtype=torch.bfloat16, device=inputs.device)
+    mid_lse = torch.empty(shape.rows, shape.heads, splits, device=inputs.device)
 
     def launch(streams: Any) -> None:
         one, two = streams[0], streams[1] if len(streams) == 2 else None
@@ -86,9 +86,11 @@ OTHERS: dict[str, tuple[str | None, Callable[[PackedInputs], Sequence[Callable[[
 }
 
 
-def case(shape: Shape, machine: Any, l2: int, pages: tuple[int, ...], gbs: float, replays: int) -> dict[str, Any]:
+def case(
+    shape: Shape, machine: Any, l2: int, pages: tuple[int, ...], gbs: float, replays: int, device: str = "cuda"
+) -> dict[str, Any]:
     """Measure one shape: all split counts, what each policy would take, the others, and the bandwidth limit."""
-    inputs = PackedInputs(shape, machine, l2, pages)
+    inputs = PackedInputs(shape, machine, l2, pages, device)
     sweep = inputs.sweep(replays)
     times = {n: t.median_us for n, t in sweep.items()}
     policies = {}
@@ -96,7 +98,7 @@ def case(shape: Shape, machine: Any, l2: int, pages: tuple[int, ...], gbs: float
         plan = make_plan(shape, machine, knobs)
         timing = time_launches(inputs.launches(plan), replays)
         policies[name] = {
-            "splits": plan.splits, **asdict(timing), "regret": min(times.values()) and regret(times, plan.splits),
+            "splits": plan.splits, **asdict(timing), "regret": regret(times, plan.splits),
             "modelled_us": plan.modelled_us, "fill": plan.fill, "waves": plan.waves,
         }  # fmt: skip
     others: dict[str, Any] = {}

@@ -108,34 +108,38 @@ class Sample:
 
 
 class PackedInputs:
-    """Rotated inputs of one packed sparse-MLA shape: one KV pool larger than L2, several index sets. Needs CUDA."""
+    """Rotated inputs of one packed sparse-MLA shape: one KV pool larger than L2, several index sets."""
 
-    def __init__(self, shape: Shape, machine: Machine, l2_bytes: int, pages: tuple[int, ...], seed: int = 0) -> None:
+    def __init__(
+        self, shape: Shape, machine: Machine, l2_bytes: int, pages: tuple[int, ...], device: str = "cuda"
+    ) -> None:
         import torch
 
         from . import api, packed
 
-        gen = torch.Generator().manual_seed(seed)
+        gen = torch.Generator().manual_seed(0)
         touched = shape.rows * sum(shape.caps) * 584
         self.rotations = min(max(math.ceil(2 * l2_bytes / touched), 2), 32)
         slots = max(4 * l2_bytes // 584, sum(shape.caps) * 4)
-        self.shape, self.machine = shape, machine
-        self.q = torch.randn(shape.rows, shape.heads, 512, generator=gen).bfloat16().cuda()
-        self.sink = torch.randn(shape.heads, generator=gen).cuda()
-        self.out = torch.empty(shape.rows, shape.heads, 512, dtype=torch.bfloat16, device="cuda")
-        self.lse = torch.empty(shape.rows, shape.heads, device="cuda")
+        self.shape, self.machine, self.device = shape, machine, device
+        self.q = torch.randn(shape.rows, shape.heads, 512, generator=gen).bfloat16().to(device)
+        self.sink = torch.randn(shape.heads, generator=gen).to(device)
+        self.out = torch.empty(shape.rows, shape.heads, 512, dtype=torch.bfloat16, device=device)
+        self.lse = torch.empty(shape.rows, shape.heads, device=device)
         pools = []
         for page in pages[: len(shape.caps)]:
             n = -(-slots // page)
             # random e4m3 bytes would hold NaN: pack one page and repeat it, content does not change the time
             one = packed.pack(torch.randn(page, 512, generator=gen), page)
-            pools.append(one.cuda().repeat(n, 1))
+            pools.append(one.to(device).repeat(n, 1))
         self.streams = []
         for _ in range(self.rotations):
             streams = []
             for pool, page, cap in zip(pools, pages, shape.caps, strict=False):
-                idx = torch.randint(0, pool.shape[0] * page, (shape.rows, cap), generator=gen, dtype=torch.int32).cuda()
-                full = torch.full((shape.rows,), cap, dtype=torch.int32, device="cuda")
+                idx = torch.randint(0, pool.shape[0] * page, (shape.rows, cap), generator=gen, dtype=torch.int32).to(
+                    device
+                )
+                full = torch.full((shape.rows,), cap, dtype=torch.int32, device=device)
                 streams.append(api.Stream(pool, idx, full, page))
             self.streams.append(streams)
 
@@ -143,7 +147,7 @@ class PackedInputs:
         """One launch per rotation, all into the same out, lse and workspace."""
         from . import api
 
-        workspace = api.Workspace.allocate([plan], "cuda")
+        workspace = api.Workspace.allocate([plan], self.device)
         return [
             lambda streams=streams: api.mla_decode(  # type: ignore[misc]
                 self.q,

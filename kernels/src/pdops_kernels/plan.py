@@ -251,7 +251,9 @@ def _cached(shape: Shape, machine: Machine, knobs: Knobs, measured: int | None) 
         if others:
             reason += f"; next is {others[0]} at {times[others[0]] / times[splits] - 1:+.1%} modelled"
     if splits > MAX_GRID_Y:
-        raise ValueError(f"{shape.key} needs {splits} splits, a grid takes {MAX_GRID_Y}: use larger leaves or fewer tokens.")
+        raise ValueError(
+            f"{shape.key} needs {splits} splits, a grid takes {MAX_GRID_Y}: use larger leaves or fewer tokens."
+        )
     waves = base * splits / slots
     reason += f"; {base} x {splits} = {base * splits} CTAs on {slots} slots = {waves:.2f} waves, {waves / math.ceil(waves):.0%} filled"
     return Plan(
