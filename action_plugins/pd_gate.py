@@ -9,7 +9,10 @@ comes back then is failed, since Ansible runs no rescue for unreachable.
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure
@@ -20,6 +23,7 @@ display = Display()
 
 # Seconds between two lines while nothing passes: soon at first, seldom later.
 FIRST_LINE_S, LONGEST_LINE_S = 3.0, 30.0
+TICK_S = 0.5
 RECONNECT_S = 1.0
 BROKEN_ANSWERS = 3  # in a row: then the machine cannot run the module at all
 MARGIN_S = 0.5
@@ -59,7 +63,9 @@ class ActionModule(ActionBase):
                 return progress.late(got, lost)
             asked = {**arguments, "timeout_s": max(left_s, MARGIN_S), "resume": resume}
             try:
-                answer = self._execute_module(module_args=asked, task_vars=task_vars)
+                # One request of a gate may take longer than a slice, and the lines go on meanwhile.
+                with progress.ticking():
+                    answer = self._execute_module(module_args=asked, task_vars=task_vars)
                 lost = str(answer.get("msg", "no answer")) if answer.get("unreachable") else ""
             except AnsibleConnectionFailure as error:
                 answer, lost = {}, str(error)
@@ -104,6 +110,26 @@ class _Progress:
         self._pause_s = FIRST_LINE_S
         self._next_line = self._begin + FIRST_LINE_S
         self._lost_told = False
+        self._waiting: dict[str, Any] = {"gate": "", "said": "no answer of the machine yet"}
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def ticking(self) -> Iterator[None]:
+        """Prints lines that become due while the machine is asked."""
+        done = threading.Event()
+
+        def tick() -> None:
+            while not done.wait(TICK_S):
+                with self._lock:
+                    self._line_if_due()
+
+        thread = threading.Thread(target=tick, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
 
     def spent_s(self) -> float:
         return time.monotonic() - self._begin
@@ -127,13 +153,17 @@ class _Progress:
             self._told = len(decided)
             self._pause_s = FIRST_LINE_S
             self._next_line = time.monotonic() + FIRST_LINE_S
-        elif time.monotonic() >= self._next_line and got["outcome"] == "pending":
-            waiting = got["gates"][-1]
-            self._print(
-                waiting["gate"], f"{self.spent_s():.1f} s of at most {self._timeout_s:g} s: {waiting['said']}", "cyan"
-            )
-            self._pause_s = min(self._pause_s * 2, LONGEST_LINE_S)
-            self._next_line = time.monotonic() + self._pause_s
+        self._waiting = got["gates"][-1]
+        if got["outcome"] == "pending":
+            self._line_if_due()
+
+    def _line_if_due(self) -> None:
+        if time.monotonic() < self._next_line or self._lost_told:
+            return
+        said = f"{self.spent_s():.1f} s of at most {self._timeout_s:g} s: {self._waiting['said']}"
+        self._print(self._waiting["gate"], said, "cyan")
+        self._pause_s = min(self._pause_s * 2, LONGEST_LINE_S)
+        self._next_line = time.monotonic() + self._pause_s
 
     def lost(self, why: str) -> None:
         if not self._lost_told:

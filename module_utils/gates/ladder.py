@@ -8,6 +8,7 @@ be another process on another machine, and go on.
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -21,6 +22,8 @@ from . import unit
 from .base import FAILED, GATES, PASSED, PENDING, UNSEEN, Look, Target, Verdict, Watched, failed, uptime_s
 
 FIRST_POLL_S, LAST_POLL_S = 0.1, 0.25
+SLOW_GATES = ("health", "completion")  # one request of these may take tens of seconds
+WATCH_S = 0.2
 REAP_S = 2.0  # a service manager needs a moment to learn that its process died
 
 
@@ -151,7 +154,7 @@ def run_ladder(
     while True:
         gate = gates[len(results)]
         look.done = tuple(result.gate for result in results if result.result == PASSED)
-        verdict = (None if gate == "unit" else _watch(target, look)) or checks[gate](target, look)
+        verdict = _watched_check(gate, checks[gate], target, look)
         now = uptime_s()
         result = GateResult(gate, verdict.result, verdict.said, verdict.evidence, max(0.0, now - memory["gate_since"]))
         if verdict.result == PENDING:
@@ -178,6 +181,40 @@ def run_ladder(
             return LadderState((*results, result), PENDING, memory)
         time.sleep(min(poll_s, left))
         poll_s = min(poll_s * 1.2, LAST_POLL_S)
+
+
+def _watched_check(gate: str, check: Callable[[Target, Look], Verdict], target: Target, look: Look) -> Verdict:
+    """One look at one gate; a request that is under way does not hide that a process died.
+
+    A router waits for the prefill's answer, which waits for a dead decode (300 s by default, sglang-real-cpu.md 0.5 e).
+    """
+    if gate == "unit":
+        return check(target, look)
+    died = _watch(target, look)
+    if died is not None or gate not in SLOW_GATES:
+        return died or check(target, look)
+    box: List[Any] = []
+
+    def work() -> None:
+        try:
+            box.append(check(target, look))
+        except BaseException as error:
+            box.append(error)
+
+    # A daemon: when it is left behind, its request ends with this process.
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    while True:
+        thread.join(WATCH_S)
+        if not thread.is_alive():
+            break
+        died = _watch(target, look)
+        if died is not None:
+            return died
+    if isinstance(box[0], BaseException):
+        raise box[0]
+    verdict: Verdict = box[0]
+    return verdict
 
 
 def _watch(target: Target, look: Look) -> Optional[Verdict]:

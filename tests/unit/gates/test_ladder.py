@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -216,6 +217,19 @@ def test_a_watched_peer_without_a_pid_is_the_one_of_the_first_look(supervisord):
     os.kill(peer.pid, signal.SIGKILL)
     wait_for(lambda: one.manager.status("other").pid not in (None, peer.pid))  # started again by supervisord
     state = run_ladder(one.target(watched=(watched,)), ["unit", "health"], None, 1.0, state)
+    assert "lab-prefill died with signal SIGKILL" in state.last.said
+
+
+def test_a_death_is_noticed_while_a_request_hangs(supervisord):
+    one = One(supervisord, answers={"/health": ["hang", 20]})
+    one.manager.start("decode", settle_s=1.1)
+    peer = one.manager.start("other", settle_s=0.1)
+    watched = Watched("lab-prefill", "other", None, "supervisor", str(one.daemon.config))
+    timer = threading.Timer(1.0, os.kill, (peer.pid, signal.SIGKILL))
+    timer.start()
+    begin = time.monotonic()
+    state = run_ladder(one.target(watched=(watched,)), ["unit", "health"], None, 10.0)
+    assert time.monotonic() - begin < 5
     assert "lab-prefill died with signal SIGKILL" in state.last.said
 
 

@@ -134,6 +134,15 @@ def test_progress_is_told_at_growing_intervals(run, monkeypatch):
     assert lines[0].startswith("  lab-decode  health      0.")
 
 
+def test_lines_go_on_while_one_call_takes_long(run, monkeypatch):
+    monkeypatch.setattr(pd_gate, "FIRST_LINE_S", 0.1)
+    monkeypatch.setattr(pd_gate, "TICK_S", 0.05)
+    done = answer(gate("completion"), outcome="passed")
+    ran = run(Machine(lambda: time.sleep(0.5) or done))
+    assert len([line for line in ran.lines if "no answer of the machine yet" in line]) >= 2
+    assert ran.lines[-1].endswith("passed in 0.1 s: fine")
+
+
 def test_a_lost_connection_is_outlived(run):
     done = answer(gate("unit"), gate("health"), outcome="passed")
     machine = Machine(

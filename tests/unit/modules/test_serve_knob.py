@@ -43,6 +43,7 @@ def module(script: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
             "_ansible_check_mode": check,
             "_ansible_diff": diff,
             "_ansible_remote_tmp": str(tmp_path),
+            "_ansible_inject_invocation": True,  # what -vvv shows; of itself only before ansible-core 2.21
             **given,
         }
         with patch_module_args(arguments), pytest.raises(SystemExit) as ended:

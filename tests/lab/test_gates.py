@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Each gate against the lab: what is broken is caught by the gate that is there for it, with evidence.
+
+The gates run in this process, as the module runs them on a machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from ansible_collections.pdops.sglang.plugins.module_utils.endpoint import post_json
+from ansible_collections.pdops.sglang.plugins.module_utils.gates.base import Look, Target, Watched
+from ansible_collections.pdops.sglang.plugins.module_utils.gates.ladder import LadderState, run_ladder
+from ansible_collections.pdops.sglang.plugins.module_utils.gates.router import breakers
+from ansible_collections.pdops.sglang.plugins.module_utils.gates.router import check as check_router
+from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.services import manager_for
+from ansible_collections.pdops.sglang.plugins.module_utils.services.instance import Request, bring
+
+from .conftest import KNOB, Lab
+
+pytestmark = pytest.mark.lab
+ENGINE = ["unit", "port", "health", "effective"]
+PREFILL = ["unit", "port", "health", "rendezvous", "effective"]
+ROUTER = ["unit", "port", "health", "router", "completion"]
+
+
+class Gated:
+    """The lab's instances as targets."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        told = lab.told
+        self.manager = manager_for("supervisor", told["supervisor_config"])
+        workers = tuple(told["instances"][name]["url"] for name in ("lab-prefill", "lab-decode"))
+        self.targets = {
+            name: Target(
+                name=name,
+                role=one["role"],
+                unit=one["unit"],
+                url=one["url"],
+                manager="supervisor",
+                supervisor_config=told["supervisor_config"],
+                bootstrap_port=one["bootstrap_port"],
+                metrics_url=one.get("metrics_url"),
+                serve_script=one["serve_script"],
+                workers=workers if one["role"] == "router" else (),
+                request_timeout_s=4.0,
+            )
+            for name, one in told["instances"].items()
+        }
+
+    def climb(
+        self, name: str, gates: list[str], timeout_s: float = 12.0, expect: Any = None, **more: Any
+    ) -> LadderState:
+        target = replace(self.targets[name], **more)
+        return run_ladder(target, gates, expect, timeout_s, remaining_s=timeout_s, manager=self.manager)
+
+    def bring(self, name: str, state: str) -> dict[str, Any]:
+        target = self.targets[name]
+        return bring(self.manager, Request(target.unit, state, drain_s=3.0, url=target.url))
+
+    def fault(self, *words: str) -> None:
+        self.lab.lab("fault", *words)
+
+    def well(self) -> None:
+        """No faults, and everything serves. Otherwise both engines restart: one alone may leave the pair unusable."""
+        self.lab.lab("fault", "--clear")
+        order = (("lab-prefill", PREFILL[:4]), ("lab-decode", ENGINE[:3]), ("lab-router", ROUTER))
+        for name, _gates in order:
+            self.bring(name, "started")
+        if all(self.climb(name, gates, 5.0).outcome == "passed" for name, gates in order):
+            return
+        for name, _gates in reversed(order):
+            self.bring(name, "stopped")
+        for name, gates in order:
+            self.bring(name, "started")
+            state = self.climb(name, gates)
+            assert state.outcome == "passed", (state.results, state.log_tail)
+
+
+@pytest.fixture(scope="module")
+def gated(module_lab: Lab) -> Gated:
+    module_lab.story()
+    return Gated(module_lab)
+
+
+@pytest.fixture
+def faults(gated: Gated) -> Iterator[Gated]:
+    yield gated
+    gated.well()
+
+
+def found(state: LadderState) -> list[tuple[str, str]]:
+    return [(result.gate, result.result) for result in state.results]
+
+
+def test_a_lab_in_order_passes_everything(gated: Gated) -> None:
+    for name, gates in (("lab-prefill", PREFILL), ("lab-decode", ENGINE), ("lab-router", ROUTER)):
+        begin = time.monotonic()
+        state = gated.climb(name, gates)
+        assert found(state) == [(gate, "passed") for gate in gates], state.results
+        assert time.monotonic() - begin < 5
+    by_name = {result.gate: result for result in state.results}
+    assert by_name["router"].said == "ready with 2 workers, breakers closed"
+    assert by_name["completion"].evidence["completion_tokens"] >= 1
+
+
+def test_the_knob_of_the_story_is_not_in_effect_and_by_what_that_is_known(gated: Gated) -> None:
+    state = gated.climb("lab-decode", ["effective"], expect={KNOB: "512"})
+    assert found(state) == [("effective", "failed")]
+    seen = state.results[0].evidence["knobs"][KNOB]
+    assert (seen["state"], seen["value"]) == ("absent", None)
+    assert "scheduler" not in seen["evidence"]  # its environ is overwritten by setproctitle
+    assert len(state.results[0].evidence["processes"]["scheduler_pids"]) >= 1
+    assert gated.climb("lab-decode", ["effective"], expect={KNOB: None}).outcome == "passed"
+
+
+def test_the_routers_knobs_cannot_be_seen(gated: Gated) -> None:
+    """The real router calls setproctitle as well, and it is one process."""
+    state = gated.climb("lab-router", ["effective"], expect={"RUST_LOG": "info"})
+    assert found(state) == [("effective", "not-observable")]
+    assert "overwritten" in state.results[0].said
+    assert state.outcome == "passed"
+
+
+def test_an_orphan_on_the_port(faults: Gated) -> None:
+    faults.bring("lab-decode", "stopped")
+    told = faults.lab.lab("orphan", "decode")
+    with pytest.raises(
+        PdopsError, match=r"sglang-dsv4-decode was not touched: port \d+ is held by process \d+"
+    ) as caught:
+        faults.bring("lab-decode", "started")
+    (orphan,) = caught.value.details["holder_pids"]
+    assert str(orphan) in told
+    assert faults.manager.status("sglang-dsv4-decode").pid is None
+    # Started by somebody without looking: the orphan answers /health, and gate unit names it at once.
+    faults.manager.start("sglang-dsv4-decode", settle_s=0.0)
+    begin = time.monotonic()
+    state = faults.climb("lab-decode", ENGINE)
+    assert state.outcome == "failed"
+    assert f"process {orphan}" in state.results[-1].said or "died" in state.results[-1].said
+    assert time.monotonic() - begin < 3
+    faults.bring("lab-decode", "stopped")
+    os.kill(orphan, signal.SIGKILL)
+
+
+def test_ranks_that_never_register(faults: Gated) -> None:
+    faults.fault("never_register", "--role", "prefill")
+    faults.bring("lab-prefill", "restarted")
+    state = faults.climb("lab-prefill", PREFILL, timeout_s=3)
+    assert found(state)[-1] == ("rendezvous", "pending")
+    assert "/route 503" in state.results[-1].said
+    assert dict(found(state))["health"] == "passed"
+
+
+def test_a_knob_value_that_the_engine_refuses(faults: Gated) -> None:
+    faults.fault("refuse_start_with", "SGLANG_LOG_MS=1")
+    faults.fault("slow_load", "1.5")
+    script = faults.lab.script
+    before = script.read_text()
+    script.write_text(before.replace("\nexec ", "\nexport SGLANG_LOG_MS=1\nexec ", 1))
+    try:
+        try:
+            faults.bring("lab-decode", "restarted")
+        except PdopsError as error:
+            assert "died at once" in str(error)
+            assert error.details["log_tail"]
+        else:
+            begin = time.monotonic()
+            state = faults.climb("lab-decode", ENGINE, timeout_s=30)
+            assert time.monotonic() - begin < 8
+            assert state.outcome == "failed"
+            assert "died with exit code" in state.results[-1].said or "BACKOFF" in state.results[-1].said
+            assert state.log_tail
+    finally:
+        script.write_text(before)
+
+
+def test_a_slow_load_is_waited_for(faults: Gated) -> None:
+    faults.fault("slow_load", "2")
+    faults.bring("lab-decode", "restarted")
+    state = faults.climb("lab-decode", ENGINE)
+    assert state.outcome == "passed"
+    assert {result.gate: result.seconds for result in state.results}["port"] > 0.5
+
+
+def test_bad_completions_are_caught_by_their_bodies(faults: Gated) -> None:
+    for fault, words in (("finish_reason_error", "finish_reason is 'error'"), ("empty_content", "content is empty")):
+        faults.lab.lab("fault", "--clear")
+        faults.fault(fault)
+        time.sleep(0.3)  # the engine re-reads its faults
+        state = faults.climb("lab-router", ROUTER)
+        assert found(state)[-1] == ("completion", "failed"), state.results
+        assert words in state.results[-1].said
+        assert state.results[-1].evidence["status"] == 200
+
+
+def test_an_engine_that_lies_on_health(faults: Gated) -> None:
+    faults.fault("lie_on_health")
+    time.sleep(0.3)
+    assert faults.climb("lab-decode", ENGINE[:3]).outcome == "passed"
+    state = faults.climb("lab-router", ROUTER, timeout_s=3)
+    assert found(state)[-1] == ("completion", "pending")
+    assert "no whole answer" in state.results[-1].said
+
+
+def test_a_decode_that_dies_at_the_first_request_is_named_by_the_routers_gate(faults: Gated) -> None:
+    """supervisord starts it again: without watching, the second request would be answered as if nothing had been."""
+    decode = faults.targets["lab-decode"]
+    faults.fault("die_at_first_request")
+    time.sleep(0.3)
+    watched = Watched("lab-decode", decode.unit, None, "supervisor", decode.supervisor_config)
+    begin = time.monotonic()
+    state = faults.climb("lab-router", ROUTER, timeout_s=30, watched=(watched,), request_timeout_s=20.0)
+    assert time.monotonic() - begin < 8
+    assert found(state)[-1] == ("completion", "failed")
+    assert "lab-decode died with" in state.results[-1].said
+    assert state.log_tail
+
+
+def test_open_breakers_are_waited_out_and_closed(faults: Gated) -> None:
+    """Both workers gone, and clients that do not stop: the breakers open, and outlive the workers' return."""
+    router = faults.targets["lab-router"]
+    for name in ("lab-decode", "lab-prefill"):
+        faults.bring(name, "stopped")
+    question = {"model": "x", "messages": [{"role": "user", "content": "x"}], "max_tokens": 2}
+    ask = [
+        threading.Thread(target=post_json, args=(f"{router.url}/v1/chat/completions", question, 3.0))
+        for _one in range(8)
+    ]
+    for thread in ask:
+        thread.start()
+    for thread in ask:
+        thread.join()
+    states, _why = breakers(str(router.metrics_url), 2.0)
+    assert set((states or {}).values()) == {"open"}
+    for name in ("lab-prefill", "lab-decode"):
+        faults.bring(name, "started")
+    state = faults.climb("lab-router", ["unit", "router", "completion"], timeout_s=25)
+    assert state.outcome == "passed", state.results
+    assert state.results[1].seconds > 0.5
+    states, _why = breakers(str(router.metrics_url), 2.0)
+    assert set((states or {}).values()) == {"closed"}
+
+
+def test_a_worker_that_the_router_does_not_know(gated: Gated) -> None:
+    look = Look(gated.manager, {}, time.monotonic() + 5)
+    target = replace(gated.targets["lab-router"], workers=("http://127.0.0.1:1",))
+    verdict = check_router(target, look)
+    assert verdict.result == "pending"
+    assert "http://127.0.0.1:1 is not registered" in verdict.said
+    assert json.dumps(verdict.evidence)
