@@ -10,11 +10,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from inspect import getsource
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ansible.module_utils import basic
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.pdops.sglang.plugins.modules import serve_knob
 
@@ -22,6 +24,9 @@ ROOT = Path(__file__).resolve().parents[3]
 CASES = ROOT / "tests" / "unit" / "scripts" / "cases"
 KNOB = "SGLANG_SM120_MMA_TARGET_CTAS"
 SECRETS = ("hf_exampleexampleexample", "not-a-real-key")
+
+# What -vvv shows; of itself the result has it only before ansible-core 2.21.
+WITH_INVOCATION = {"_ansible_inject_invocation": True} if "_ansible_inject_invocation" in getsource(basic) else {}
 
 Module = Callable[..., "tuple[int, dict[str, Any]]"]
 
@@ -43,7 +48,7 @@ def module(script: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
             "_ansible_check_mode": check,
             "_ansible_diff": diff,
             "_ansible_remote_tmp": str(tmp_path),
-            "_ansible_inject_invocation": True,  # what -vvv shows; of itself only before ansible-core 2.21
+            **WITH_INVOCATION,
             **given,
         }
         with patch_module_args(arguments), pytest.raises(SystemExit) as ended:
