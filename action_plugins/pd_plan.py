@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) 2026 the pdops authors
-"""Runs M(pdops.sglang.pd_plan) and prints the plan at once; display.debug of a list would bury it."""
+"""Decides on the controller what a verb does, and prints the plan at once; a list in the result would bury it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.pdops.sglang.plugins.module_utils.asked import VERBS, read_asked
+from ansible_collections.pdops.sglang.plugins.module_utils.change.record import new_change_id
+from ansible_collections.pdops.sglang.plugins.module_utils.deployment import instance_from_dict
+from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.plan_text import plan_lines
+from ansible_collections.pdops.sglang.plugins.module_utils.planning import decide
 
 display = Display()
 
@@ -15,13 +21,39 @@ display = Display()
 class ActionModule(ActionBase):
     _supports_check_mode = True
     _supports_diff = True
+    _requires_connection = False
+    TRANSFERS_FILES = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
-        result.update(self._execute_module(task_vars=task_vars))
-        deployment = self._task.args.get("deployment", "")
-        for line in result.get("lines", []):
-            display.display(f"  [{deployment}] {line}", color="cyan")
-        # The lines were just printed; in the result they would only be printed again by -v.
-        result.pop("invocation", None)
+        _validation, given = self.validate_argument_spec(
+            argument_spec={
+                "deployment": {"type": "str", "required": True},
+                "instances": {"type": "list", "elements": "dict", "required": True},
+                "verb": {"type": "str", "choices": list(VERBS), "required": True},
+                "asked": {"type": "dict", "default": {}},
+                "infos": {"type": "list", "elements": "dict"},
+                "take_over": {"type": "str"},
+            }
+        )
+        try:
+            instances = [instance_from_dict(item) for item in given["instances"]]
+            asked = read_asked(given["verb"], given["asked"], instances)
+            if given["infos"] is None:
+                return {**result, "changed": False}
+            plan = decide(given["deployment"], instances, given["infos"], asked, given["take_over"] or None)
+        except PdopsError as error:
+            return {**result, "failed": True, "msg": str(error), **error.details}
+        lines = plan_lines(plan, instances)
+        for line in lines:
+            display.display(f"  [{given['deployment']}] {line}", color="cyan")
+        result.update(
+            # In a run the steps that follow report their changes; in check mode there are none.
+            changed=plan.changed and self._task.check_mode,
+            plan={**plan.as_dict(), "change_id": new_change_id(given["verb"])},
+            lines=lines,
+            would_change=plan.changed,
+        )
+        if self._task.diff:
+            result["diff"] = [edit["diff"] for edit in plan.edits]
         return result

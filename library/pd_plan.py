@@ -11,7 +11,7 @@ version_added: 0.1.0
 description:
   - Takes what M(pdops.sglang.pd_info) saw on the machines of a deployment and decides which script changes, which
     instances restart in which order and why, or says why nothing is to be done, or refuses with one sentence.
-  - Reads and writes nothing; run it on the controller. Its action plugin prints the plan.
+  - Reads and writes nothing, and runs on the controller, in its action plugin, which also prints the plan.
 author:
   - the pdops authors (@pdops)
 attributes:
@@ -20,6 +20,9 @@ attributes:
     support: full
   diff_mode:
     description: Returns the differences of the scripts that the plan changes.
+    support: full
+  action:
+    description: The work is done by the action plugin of the same name; there is no module to send to a machine.
     support: full
 options:
   deployment:
@@ -112,49 +115,3 @@ would_change:
   returned: when O(infos) is given
   type: bool
 """
-
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.asked import read_asked
-from ..module_utils.change.record import new_change_id
-from ..module_utils.deployment import instance_from_dict
-from ..module_utils.pdops_error import PdopsError
-from ..module_utils.plan_text import plan_lines
-from ..module_utils.planning import decide
-
-
-def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "deployment": {"type": "str", "required": True},
-            "instances": {"type": "list", "elements": "dict", "required": True},
-            "verb": {"type": "str", "choices": ["restore", "set", "revert", "restart", "verify"], "required": True},
-            "asked": {"type": "dict", "default": {}},
-            "infos": {"type": "list", "elements": "dict"},
-            "take_over": {"type": "str"},
-        },
-        supports_check_mode=True,
-    )
-    given = module.params
-    try:
-        instances = [instance_from_dict(item) for item in given["instances"]]
-        asked = read_asked(given["verb"], given["asked"], instances)
-        if given["infos"] is None:
-            module.exit_json(changed=False)
-        plan = decide(given["deployment"], instances, given["infos"], asked, given["take_over"] or None)
-    except PdopsError as error:
-        module.fail_json(msg=str(error), **error.details)
-    result = {
-        # In a run the steps that follow report their changes; in check mode there are none.
-        "changed": plan.changed and module.check_mode,
-        "plan": {**plan.as_dict(), "change_id": new_change_id(given["verb"])},
-        "lines": plan_lines(plan, instances),
-        "would_change": plan.changed,
-    }
-    if module._diff:
-        result["diff"] = [edit["diff"] for edit in plan.edits]
-    module.exit_json(**result)
-
-
-if __name__ == "__main__":
-    main()

@@ -159,6 +159,24 @@ def instance_from_dict(data: Mapping[str, Any]) -> Instance:
         raise PdopsError(f"instance {data.get('name', '?')}: {error}.") from None
 
 
+def leaders(play_hosts: Iterable[str], groups: Mapping[str, Iterable[str]]) -> dict[str, dict[str, Any]]:
+    """Which hosts of a play lead a deployment: ``{host: {deployment, limited_to}}``.
+
+    A deployment leads itself when it is in the play; otherwise (a limit named instances only) its first instance
+    in the play leads, and the verb is limited to those instances. All other hosts lead nothing.
+    """
+    hosts = list(play_hosts)
+    found: dict[str, dict[str, Any]] = {}
+    for deployment in groups.get("pd_deployments", ()):
+        members = set(groups.get(f"{deployment}_instances", ()))
+        named = [host for host in hosts if host in members]
+        if deployment in hosts:
+            found[deployment] = {"deployment": deployment, "limited_to": []}
+        elif named:
+            found[named[0]] = {"deployment": deployment, "limited_to": named}
+    return found
+
+
 def start_order(instances: Iterable[Instance]) -> list[Instance]:
     """Prefill, decode, router; instances of one role keep the inventory's order. Stop in reverse."""
     return sorted(instances, key=lambda instance: START_ORDER.index(instance.role))

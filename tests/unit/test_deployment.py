@@ -10,6 +10,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.deployment import (
     check_deployment,
     instance_from_dict,
     instance_from_variables,
+    leaders,
 )
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 
@@ -73,6 +74,21 @@ def test_wrong_variables_are_refused_in_one_sentence_that_names_them(change: dic
         instance_from_variables("d", variables(**change))
     assert words in str(refused.value)
     assert "d" in str(refused.value).split(":")[0]
+
+
+def test_a_deployment_leads_itself_and_named_instances_lead_in_its_place() -> None:
+    groups = {
+        "pd_deployments": ["east", "west"],
+        "east_instances": ["ep", "ed", "er"],
+        "west_instances": ["wp", "wd", "wr"],
+    }
+    assert leaders(["east", "ep", "ed", "er", "other"], groups) == {"east": {"deployment": "east", "limited_to": []}}
+    assert leaders(["ed", "er", "west"], groups) == {
+        "ed": {"deployment": "east", "limited_to": ["ed", "er"]},
+        "west": {"deployment": "west", "limited_to": []},
+    }
+    assert leaders(["other"], groups) == {}
+    assert leaders(["x"], {}) == {}
 
 
 def three(**per_role: dict[str, Any]) -> list[Instance]:
