@@ -95,6 +95,7 @@ def judge(
     wrong: List[str] = []
     hidden: List[Finding] = []
     changed: List[str] = []
+    own: List[str] = []
     for name, expected in wanted.items():
         finding = findings[name]
         told[name] = {"expected": _mask(name, expected), **finding_dict(finding, _mask)}
@@ -104,14 +105,18 @@ def judge(
             wrong.append(f"{_words(name, finding)} by the {finding.evidence}, expected {_expected(name, expected)}")
         elif finding.now is not None and finding.now != expected:
             was, now = _mask(name, expected), _mask(name, finding.now)
-            changed.append(f"{name} was started with {was}, but the engine itself has set it to {now}")
+            if expected is None:
+                # Not to be set by the script, and it is not; what the engine chooses then is its own affair.
+                own.append(f"{name} is not set by the script, and the engine itself has set it to {now}")
+            else:
+                changed.append(f"{name} was started with {was}, but the engine itself has set it to {now}")
     evidence = {"knobs": told, "processes": processes, "expected_from": "request" if named else "serve script"}
     if wrong or (changed and named):
         return failed("; ".join(wrong + (changed if named else [])), **evidence)
     if hidden:
         names = ", ".join(finding.name for finding in hidden)
         return unseen(f"{names} cannot be seen: {hidden[0].evidence}", **evidence)
-    return passed(_passed_words(wanted, findings) + ("; " + "; ".join(changed) if changed else ""), **evidence)
+    return passed("; ".join([_passed_words(wanted, findings), *changed, *own]), **evidence)
 
 
 def _passed_words(wanted: Mapping[str, Optional[str]], findings: Mapping[str, Finding]) -> str:

@@ -167,6 +167,12 @@ def find(name: str, sources: Sources, env_vars: Optional[List[Dict[str, str]]], 
             said = f"the {source.kind} processes {', '.join(map(str, source.pids))} differ"
             return Finding(name, UNKNOWN, None, said)
         value = values.pop()
+        launched = _launched(name, sources)
+        if launched is not None and launched[1] != value and value is not None:
+            # SGLang 0.5.23 sets some 20 names itself before it starts its children (NCCL_CUMEM_ENABLE and others,
+            # seen on the real pair): what the script exports is what the main process was launched with.
+            told, was = launched
+            return Finding(name, ABSENT if was is None else SET, was, told, value)
         other = next((seen for seen in sorted(now) if seen != value), None)
         return Finding(name, ABSENT if value is None else SET, value, source.told, other)
     if len(now) == 1:
@@ -178,6 +184,12 @@ def find(name: str, sources: Sources, env_vars: Optional[List[Dict[str, str]]], 
         f"{name} is not in env_vars, which holds only what SGLang registers" if env_vars is not None else no_env_vars
     )
     return Finding(name, UNKNOWN, None, "; ".join(part for part in why if part))
+
+
+def _launched(name: str, sources: Sources) -> Optional[Tuple[str, Optional[str]]]:
+    """Evidence and value of the main process, where its environ is whole."""
+    main = next((source for source in sources.ladder if source.kind == MAIN and source.whole), None)
+    return None if main is None else (main.told, main.environs[0].values.get(name))
 
 
 def finding_dict(finding: Finding, mask: Any) -> Dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from ..pdops_error import PdopsError
 from ..processes import ProcessId, is_alive
 from ..services import manager_for
-from ..services.base import ServiceManager
+from ..services.base import ServiceManager, after_death
 from ..services.instance import masked_lines
 from . import unit
 from .base import FAILED, GATES, PASSED, PENDING, UNSEEN, Look, Target, Verdict, Watched, failed, uptime_s
@@ -24,7 +24,6 @@ from .base import FAILED, GATES, PASSED, PENDING, UNSEEN, Look, Target, Verdict,
 FIRST_POLL_S, LAST_POLL_S = 0.1, 0.25
 SLOW_GATES = ("health", "completion")  # one request of these may take tens of seconds
 WATCH_S = 0.2
-REAP_S = 2.0  # a service manager needs a moment to learn that its process died
 
 
 @dataclass(frozen=True)
@@ -250,13 +249,10 @@ def _remembered(peer: Watched, look: Look) -> Optional[ProcessId]:
 
 
 def _dead(name: str, unit_name: str, manager: ServiceManager, process: Optional[ProcessId]) -> Verdict:
-    deadline = time.monotonic() + REAP_S
-    status = manager.status(unit_name)
-    while process is not None and status.main == process and time.monotonic() < deadline:
-        time.sleep(0.05)
-        status = manager.status(unit_name)
     if process is None:
+        status = manager.status(unit_name)
         return failed(f"{name} does not run: {status.detail}", exit_code=status.exit_code, detail=status.detail)
+    status = after_death(manager, unit_name, process)
     code = manager.last_exit(unit_name)
     said = unit.death(name, status, code)
     return failed(said, exit_code=code, died_pid=process.pid, detail=status.detail)

@@ -14,6 +14,7 @@ from ..processes import ProcessId, is_alive, kill_all
 
 POLL_S = 0.05
 SETTLE_S = 1.0  # a process that dies sooner after its start is a failed start
+REAP_S = 2.0
 KILL_S = 15.0  # SIGKILL to gone: a process with 100 GB of pinned memory takes seconds to be taken down
 
 
@@ -118,8 +119,8 @@ def signal_name(number: int) -> str:
         return str(number)
 
 
-def settle(manager: ServiceManager, unit: str, settle_s: float = SETTLE_S) -> UnitStatus:
-    """Wait until the unit has a main process, then watch for settle_s that it lives.
+def settle(manager: ServiceManager, unit: str, settle_s: Optional[float] = None) -> UnitStatus:
+    """Wait until the unit has a main process, then watch for settle_s (default SETTLE_S) that it lives.
 
     Raises PdopsError with details ``exit_code`` and ``log_tail`` when it died, and
     when no process came up within 30 s.
@@ -138,19 +139,28 @@ def settle(manager: ServiceManager, unit: str, settle_s: float = SETTLE_S) -> Un
         time.sleep(POLL_S)
         status = manager.status(unit)
     first = status.main
-    watched = time.monotonic() + settle_s
+    watched = time.monotonic() + (SETTLE_S if settle_s is None else settle_s)
     while first is not None and time.monotonic() < watched:
         time.sleep(POLL_S)
         if not is_alive(first):
-            # The manager reaps it a moment later, and only then knows the exit code.
-            noticed = time.monotonic() + 2.0
-            while manager.status(unit).main == first and time.monotonic() < noticed:
-                time.sleep(POLL_S)
-            raise died(manager, manager.status(unit))
+            raise died(manager, after_death(manager, unit, first))
     status = manager.status(unit)
     if status.main != first:
         raise died(manager, status)
     return status
+
+
+def after_death(manager: ServiceManager, unit: str, process: ProcessId) -> UnitStatus:
+    """The status once the manager has learned that this process is dead: only then it knows the exit code."""
+    deadline = time.monotonic() + REAP_S
+    while True:
+        status = manager.status(unit)
+        unaware = status.main == process or (
+            status.main is None and status.state in ("active", "activating") and not status.retrying
+        )
+        if not unaware or time.monotonic() >= deadline:
+            return status
+        time.sleep(POLL_S)
 
 
 def died(manager: ServiceManager, status: UnitStatus) -> PdopsError:

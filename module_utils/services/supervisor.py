@@ -31,7 +31,7 @@ from ..processes import (
     wait_gone,
 )
 from . import supervisor_rpc as rpc
-from .base import KILL_S, POLL_S, SETTLE_S, Stopped, UnitStatus, exit_words, settle, take_down, tidy_lines
+from .base import KILL_S, POLL_S, Stopped, UnitStatus, exit_words, settle, take_down, tidy_lines
 from .supervisor_rpc import Rpc, Settings, read_settings
 
 __all__ = ["Supervisor", "read_settings"]
@@ -120,7 +120,7 @@ class Supervisor:
                 return -_signal_number(match.group(2))
         return None
 
-    def start(self, unit: str, settle_s: float = SETTLE_S) -> UnitStatus:
+    def start(self, unit: str, settle_s: Optional[float] = None) -> UnitStatus:
         info = self._info(unit)
         if info["statename"] == "STOPPING":
             info = self._until_down(unit, time.monotonic() + KILL_S, set())

@@ -13,13 +13,13 @@ from typing import Dict, List, Optional, Sequence, Set
 
 from ..pdops_error import PdopsError
 from ..processes import ProcessId, age_s, alive, read_process
-from .base import KILL_S, POLL_S, SETTLE_S, Stopped, UnitStatus, exit_words, settle, take_down, tidy_lines
+from .base import KILL_S, POLL_S, Stopped, UnitStatus, exit_words, settle, take_down, tidy_lines
 
 RUN_FOLDER = "/run/systemd/system"  # sd_booted(3): it is there exactly when systemd is the init of this machine
 CGROUP_ROOTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified")
 _PROPERTIES = (
     "LoadState,LoadError,ActiveState,SubState,Result,MainPID,ExecMainPID,ExecMainCode,ExecMainStatus,InvocationID,"
-    "ControlGroup,NRestarts,NeedDaemonReload,ConditionResult,AssertResult,Job,TimeoutStopUSec,FragmentPath"
+    "ControlGroup,NRestarts,NeedDaemonReload,Job,FragmentPath"
 )
 _STATES = {
     "active": "active",
@@ -123,7 +123,7 @@ class Systemd:
             restarts=_number(found.get("NRestarts"), 0),
         )
 
-    def start(self, unit: str, settle_s: float = SETTLE_S) -> UnitStatus:
+    def start(self, unit: str, settle_s: Optional[float] = None) -> UnitStatus:
         found = self._show(unit)
         # A unit that was restarted often by hand hits its start limit (systemd#10529); both of these are harmless.
         if found["ActiveState"] == "failed" or found.get("Result") == "start-limit-hit":
@@ -132,25 +132,39 @@ class Systemd:
             done = self._run("systemctl", "daemon-reload", timeout_s=120.0)
             if done.returncode != 0:
                 raise PdopsError(f"systemctl daemon-reload was refused: {_reason(done.stderr)}")
+        since = time.time()
         self._systemctl("start", unit, "--no-block")
         self._wait_for_job(unit, 30.0)
         found = self._show(unit)
-        for key, what in (("ConditionResult", "condition"), ("AssertResult", "assertion")):
-            # systemctl says 0 and Result=success, yet nothing runs.
-            if found.get(key) == "no" and _STATES.get(found["ActiveState"]) in ("inactive", "failed"):
-                raise PdopsError(
-                    f"{unit} was not started: a {what} of its unit file is not met "
-                    f"({self._unmet(unit, what)}); nothing runs, although systemd calls it a success",
-                    log_tail=self.log_tail(unit, 5),
-                )
+        if found["ActiveState"] == "inactive":
+            raise self._not_started(unit, found, since)
         return settle(self, unit, settle_s)
 
-    def _unmet(self, unit: str, what: str) -> str:
-        listed = "Conditions" if what == "condition" else "Asserts"
-        done = self._run("systemctl", "show", "--no-pager", "-p", listed, unit)
-        text = done.stdout.decode("utf-8", "replace")
-        failed = re.findall(r"((?:Condition|Assert)[A-Z]\w*=\S*)(?=[^\n]*\bfailed\b)", text)
-        return ", ".join(failed) or f"see systemctl status {unit}"
+    def _not_started(self, unit: str, found: Dict[str, str], since: float) -> PdopsError:
+        """Why a unit is inactive although systemctl returned 0 and Result is success.
+
+        ConditionResult does not tell: systemd forgets an inactive unit at once, and then says "no" for every unit.
+        The journal does ("was skipped because of an unmet condition check (...)" in 252,
+        "skipped, unmet condition check ..." in 257; "asserts failed").
+        """
+        said = f"{unit} was not started: it is inactive, although systemd calls that a success"
+        lines: List[str] = []
+        for _look in range(10):  # journald is a moment behind
+            lines = self._journal(["-u", unit, "--since", f"@{since:.3f}"], 20)
+            if lines:
+                break
+            time.sleep(POLL_S)
+        text = "\n".join(lines)
+        unmet = re.search(r"unmet condition check \(?((?:!?\|?)?Condition\w+=.*?)\)?\.?$", text, re.MULTILINE)
+        if unmet:
+            said = f"{unit} was not started: a condition of its unit file is not met ({unmet.group(1)})"
+        elif re.search(r"asserts? failed|[Aa]ssertion failed", text):
+            said = f"{unit} was not started: an assertion of its unit file is not met; see the Assert lines of systemctl cat {unit}"
+        elif lines:
+            said = (
+                f"{unit} ended at once after its start, with exit code 0; a serve script must end in exec of the engine"
+            )
+        return PdopsError(said, exit_code=_exit_code(found), log_tail=lines)
 
     def _wait_for_job(self, unit: str, timeout_s: float) -> None:
         """Until systemd has taken up the queued job (it may wait for other units)."""
@@ -239,6 +253,9 @@ class Systemd:
             match = [f"_SYSTEMD_INVOCATION_ID={invocation}", "+", f"INVOCATION_ID={invocation}"]
         else:
             match = ["-u", unit]
+        return self._journal(match, lines)
+
+    def _journal(self, match: Sequence[str], lines: int) -> List[str]:
         try:
             done = self._run("journalctl", "--no-pager", "-q", "-o", "cat", "-n", str(lines), *match)
         except PdopsError:

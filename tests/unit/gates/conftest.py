@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils.gates.base import Look, Target
+from ansible_collections.pdops.sglang.plugins.module_utils.services import base
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "services"))
 import supervised
@@ -89,3 +90,9 @@ def supervisord(one_supervisord):
     """A function that gives a running supervisord these programs."""
     yield one_supervisord.use
     one_supervisord.clear()
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """Programs of tests that die at once may take a while for it on a busy machine."""
+    monkeypatch.setattr(base, "SETTLE_S", 8.0)

@@ -181,7 +181,7 @@ def test_an_instance_that_does_not_run(supervisord):
         assert "does not run: STOPPED" in state.last.said
 
 
-def test_a_program_in_backoff_is_a_death(supervisord):
+def test_a_program_in_backoff_is_a_death(supervisord, patient):
     one = One(supervisord, die_after=0.0, more="startretries=3")
     with pytest.raises(PdopsError):
         one.manager.start("decode")

@@ -14,6 +14,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 import supervised
+from ansible_collections.pdops.sglang.plugins.module_utils.services import base
 
 
 @pytest.fixture(scope="session")
@@ -64,3 +65,9 @@ def fake_systemd(tmp_path, monkeypatch):
                 os.killpg(pid, 9)
             except OSError:
                 pass
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """Programs of tests that die at once may take a while for it on a busy machine."""
+    monkeypatch.setattr(base, "SETTLE_S", 8.0)

@@ -96,9 +96,10 @@ def show(properties: str, unit: str) -> int:
     else:
         with state(unit) as found:
             cgroup(unit, found)
+            if found["ActiveState"] == "inactive" and not found["ControlGroup"] and "Job" not in found:
+                found.clear()  # systemd forgets a unit that is inactive and empty
+                found.update(IDLE)
             found = {**found, **about.get("show", {})}
-    if "Job" in found and found["Job"] == "0":
-        del found["Job"]
     for name in properties.split(","):
         if name in found:
             print(f"{name}={found[name]}")
@@ -110,8 +111,9 @@ def start(unit: str) -> int:
     with state(unit) as found:
         if found["ActiveState"] in ("active", "activating"):
             return 0
-        if about.get("condition"):
-            found.update(ConditionResult="no", Result="success")
+        if "skipped" in about:
+            with (FOLDER / "journal" / f"{unit}.0").open("a") as log:
+                log.write(about["skipped"] + "\n")
             return 0
         found.update(Job="7", ConditionResult="yes", AssertResult="yes")
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -127,7 +129,8 @@ def run(unit: str) -> None:
         main = subprocess.Popen(about["exec"], start_new_session=True, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
     with state(unit) as found:
         found.update(IDLE, ActiveState="active", SubState="running", MainPID=str(main.pid), ExecMainPID=str(main.pid))
-        found.update(InvocationID=invocation, ConditionResult="yes", AssertResult="yes", Job="0")
+        found.update(InvocationID=invocation, ConditionResult="yes", AssertResult="yes")
+        found.pop("Job", None)
         cgroup(unit, found)
     code = main.wait()
     if about.get("kill_mode") == "mixed":
@@ -168,7 +171,10 @@ def journal(words: list[str]) -> int:
     wanted = next((word.partition("=")[2] for word in words if word.startswith("_SYSTEMD_INVOCATION_ID=")), "")
     unit = words[words.index("-u") + 1] if "-u" in words else ""
     text = ""
+    since = float(words[words.index("--since") + 1].lstrip("@")) if "--since" in words else 0.0
     for path in sorted((FOLDER / "journal").iterdir(), key=lambda path: path.stat().st_mtime):
+        if path.stat().st_mtime < since:
+            continue
         if (wanted and path.name.endswith(wanted)) or (unit and path.name.startswith(unit)):
             text += path.read_text()
     print("\n".join(text.splitlines()[-int(words[words.index("-n") + 1]) :]))

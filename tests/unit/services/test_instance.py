@@ -123,7 +123,7 @@ def test_a_stop_that_leaves_a_strangers_port_warns(supervisord):
         assert f"port {port} is held by process" in result["warnings"][0]
 
 
-def test_leftovers_of_a_crash_are_killed_before_a_start(supervisord):
+def test_leftovers_of_a_crash_are_killed_before_a_start(supervisord, patient):
     port = free_port()
     crash = engine("--port", port, "--children", 1, "--session", "--die-after", 0.8)
     daemon = supervisord({"a": (crash, "autorestart=false")})

@@ -110,7 +110,7 @@ def test_strays_of_an_earlier_death_are_found_by_their_environment(supervisord):
     assert manager.status("b").running
 
 
-def test_exit_code_and_log_of_a_program_that_dies_at_once(supervisord):
+def test_exit_code_and_log_of_a_program_that_dies_at_once(supervisord, patient):
     """supervisord itself forgets the exit status in this case; it is in its log."""
     daemon = supervisord({"dies": engine("--die-after", 0, "--say", "loading", "--exit-code", 7)})
     manager = manager_for("supervisor", str(daemon.config))
@@ -124,7 +124,7 @@ def test_exit_code_and_log_of_a_program_that_dies_at_once(supervisord):
     manager.stop("dies", 1)
 
 
-def test_the_log_of_a_failed_start_holds_no_older_run(supervisord):
+def test_the_log_of_a_failed_start_holds_no_older_run(supervisord, patient):
     daemon = supervisord({"dies": (engine("--die-after", 0, "--say", "loading"), "startretries=0")})
     manager = manager_for("supervisor", str(daemon.config))
     for _run in range(2):

@@ -46,7 +46,7 @@ def test_start_and_stop_take_the_whole_cgroup(fake_systemd, manager):
     assert len(stopped.leftovers) == 3
     assert all(read_process(pid) is None or read_process(pid).dead for pid in pids)
     after = manager.status("decode.service")
-    assert (after.state, after.pid, after.exit_code) == ("inactive", None, 0)
+    assert (after.state, after.pid, after.exit_code) == ("inactive", None, None)  # systemd has forgotten the unit
 
 
 def test_a_process_that_ignores_sigterm_is_killed_at_the_deadline(fake_systemd, manager):
@@ -68,7 +68,7 @@ def test_a_short_timeout_of_the_unit_counts_as_killed(fake_systemd, manager):
     assert manager.stop("slow.service", 10).killed
 
 
-def test_a_unit_that_dies_at_once_is_a_failure_with_its_log(fake_systemd, manager):
+def test_a_unit_that_dies_at_once_is_a_failure_with_its_log(fake_systemd, manager, patient):
     fake_systemd.unit("dies.service", command("--die-after", 0, "--say", "loading"))
     with pytest.raises(PdopsError) as caught:
         manager.start("dies.service")
@@ -78,7 +78,7 @@ def test_a_unit_that_dies_at_once_is_a_failure_with_its_log(fake_systemd, manage
     assert caught.value.details["log_tail"] == ["loading", "fatal: no such knob"]
 
 
-def test_a_failed_unit_is_reset_before_a_start(fake_systemd, manager):
+def test_a_failed_unit_is_reset_before_a_start(fake_systemd, manager, patient):
     fake_systemd.unit("a.service", command("--die-after", 0))
     with pytest.raises(PdopsError):
         manager.start("a.service")
@@ -97,17 +97,36 @@ def test_daemon_reload_only_when_asked_for(fake_systemd, manager):
     assert "systemctl daemon-reload" in fake_systemd.calls()
 
 
-def test_a_condition_that_is_not_met_is_told(fake_systemd, manager):
-    """systemctl says 0 and Result=success (seen on 252, reference/ansible.md 7)."""
-    fake_systemd.unit(
-        "c.service",
-        command(),
-        condition=True,
-        show={"Conditions": "[ConditionPathExists=/etc/pdops/go failed]"},
-    )
-    with pytest.raises(
-        PdopsError, match=r"condition .* is not met \(ConditionPathExists=/etc/pdops/go\).*nothing runs"
-    ):
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (
+            "c.service was skipped because of an unmet condition check (ConditionPathExists=/etc/pdops/go).",  # 252
+            r"a condition of its unit file is not met \(ConditionPathExists=/etc/pdops/go\)$",
+        ),
+        (
+            "c.service - Serve was skipped because of an unmet condition check (ConditionPathExists=!/etc/pdops/go).",
+            r"is not met \(ConditionPathExists=!/etc/pdops/go\)$",
+        ),
+        (
+            "c.service - Serve skipped, unmet condition check ConditionPathExists=/etc/pdops/go",  # 257
+            r"is not met \(ConditionPathExists=/etc/pdops/go\)$",
+        ),
+        ("c.service: Starting requested but asserts failed.", "an assertion of its unit file is not met"),
+        ("Started c.service.", "ended at once after its start, with exit code 0"),
+    ],
+)
+def test_a_start_that_starts_nothing_is_told(fake_systemd, manager, line, words):
+    """systemctl says 0 and Result=success in all of these (seen on 252); only the journal tells them apart."""
+    fake_systemd.unit("c.service", command(), skipped=line)
+    with pytest.raises(PdopsError, match=words) as caught:
+        manager.start("c.service")
+    assert caught.value.details["log_tail"] == [line]
+
+
+def test_a_start_that_starts_nothing_without_a_journal(fake_systemd, manager):
+    fake_systemd.unit("c.service", command(), skipped="")
+    with pytest.raises(PdopsError, match="was not started: it is inactive, although systemd calls that a success"):
         manager.start("c.service")
 
 
@@ -140,8 +159,8 @@ def test_no_permission_says_become(fake_systemd, manager):
 
 
 def test_leftovers_of_a_dead_main_process_are_found_and_killed(fake_systemd, manager):
-    fake_systemd.unit("crash.service", command("--children", 1, "--deaf-children", "--die-after", 1.0))
-    manager.start("crash.service", settle_s=0.5)
+    fake_systemd.unit("crash.service", command("--children", 1, "--deaf-children", "--die-after", 1.6))
+    manager.start("crash.service", settle_s=0.1)
     wait_for(lambda: manager.status("crash.service").state == "failed")
     strays = manager.leftovers("crash.service")
     assert len(strays) == 2
