@@ -26,7 +26,9 @@ def plan_lines(plan: Plan, instances: list[Instance]) -> list[str]:
         lines += [f"  {line['sign']}{line['line']}: {line['text']}" for line in changed[:_SHOWN_LINES]]
         if len(changed) > _SHOWN_LINES:
             lines.append(f"  ... and {len(changed) - _SHOWN_LINES} more lines; see --diff")
-        count = f"{len(changed)} line{'s' if len(changed) != 1 else ''}"
+        # A line with another value is one line that differs, though a diff shows it twice.
+        differ = max(sum(line["sign"] == sign for line in changed) for sign in "+-")
+        count = f"{differ} line{'s' if differ != 1 else ''}"
         lines.append(f"  differs in {count}; a copy of the old script is stored before it is replaced")
     if plan.restart:
         stop = " -> ".join(reversed(plan.restart))

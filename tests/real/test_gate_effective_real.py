@@ -122,11 +122,6 @@ def test_the_module_says_the_same(lab):
     assert f"{KNOB} is not set" in done.stdout
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="SGLang sets some twenty names in its own environment before it starts its children; evidence.py takes "
-    "the helper's environ, which has them, for what the serve script exported",
-)
 def test_a_name_that_the_engine_sets_itself_is_not_set_by_the_script(lab):
     """Or a knob that was taken out of the script would fail its gate: NCCL_NVLS_ENABLE is 0 without any export."""
     name = "NCCL_NVLS_ENABLE"
