@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) 2026 the pdops authors
-"""python -m lab up | down | status | fault | ask | agent | orphan, each with --dir FOLDER (default: .lab)."""
+"""python -m lab up | down | status | fault | ask | agent | orphan | logs | env, each with --dir FOLDER (default: .lab)."""
 
 from __future__ import annotations
 
@@ -9,20 +9,30 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from . import agent, faults, simulated
+from . import agent, faults, looking, orphan, simulated
 from .layout import Layout
-from .runner import ROOT, Lab, LabError, ask, down, get, is_up, read_lab, read_mark, rpc, say, up
+from .runner import ROOT, Lab, LabError, ask, check_folder, down, read_lab, say, up
 
 DEFAULT_DIR = os.environ.get("PDOPS_LAB_DIR") or str(ROOT / ".lab")
+_ROLES = ("prefill", "decode", "router", "proxy")
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
     if not 0 <= value <= 600:
-        raise argparse.ArgumentTypeError("must be between 0 and 600 seconds")
+        raise argparse.ArgumentTypeError(f"a number of seconds from 0 to 600, not {text!r}")
     return value
+
+
+def _from_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a whole number from 1, not {text!r}")
+    return int(text)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -31,18 +41,20 @@ def _parser() -> argparse.ArgumentParser:
     )
     verbs = parser.add_subparsers(dest="verb", required=True)
 
-    def verb(name: str, words: str) -> argparse.ArgumentParser:
-        made = verbs.add_parser(name, help=words, description=words)
+    def verb(name: str, words: str, more: str = "") -> argparse.ArgumentParser:
+        form = argparse.RawDescriptionHelpFormatter
+        made = verbs.add_parser(name, help=words, description=words + more, formatter_class=form)
         made.add_argument(
             "--dir", default=DEFAULT_DIR, metavar="FOLDER", help="folder of the lab (default: .lab, or PDOPS_LAB_DIR)"
         )
         return made
 
-    made = verb("up", "start a lab; one that is up already is left as it is, unless --story asks for a fresh one")
+    made = verb("up", "start a lab, or what is down of one; scripts and state that are there are kept")
+    made.add_argument("--fresh", action="store_true", help="anew: new scripts, empty state")
     made.add_argument(
         "--story",
         action="store_true",
-        help="fresh, with the knob reverted: it is only in a backup beside the decode's script",
+        help="anew, with the knob reverted: it is only in a backup beside the decode's script",
     )
     made.add_argument("--load-time-s", type=_seconds, default=2.0, help="how long an engine loads (default: 2)")
     made.add_argument(
@@ -51,36 +63,35 @@ def _parser() -> argparse.ArgumentParser:
         default=1.0,
         help="how long /health takes at least (default: 1, as the real one)",
     )
-    verb("down", "end everything that was started for this folder")
+    verb("down", "end everything that was started for this folder; scripts and state stay for the next up")
     verb("status", "what runs")
-    made = verb("fault", "switch faults; see python -m lab fault --help")
-    made.add_argument(
-        "name",
-        nargs="?",
-        choices=sorted(faults.FAULTS),
-        help="; ".join(f"{k}: {v}" for k, v in sorted(faults.FAULTS.items())),
+    made = verb(
+        "fault",
+        "switch faults on or off, or show which are on",
+        ":\n\n" + "\n".join(f"  {name:<22}{words}" for name, words in sorted(faults.FAULTS.items())),
     )
-    made.add_argument("value", nargs="?", help="NAME=VALUE, a number, or nothing, as the fault needs it")
-    made.add_argument("--role", choices=["prefill", "decode", "proxy"], default="decode")
-    made.add_argument("--clear", action="store_true", help="switch all faults off")
+    made.add_argument("words", nargs="*", metavar="NAME[=VALUE]", help="one or more faults")
+    made.add_argument(
+        "--role", choices=["prefill", "decode", "proxy"], help="whose (default: decode; wedge_after: proxy)"
+    )
+    made.add_argument("--clear", action="store_true", help="switch those named off; all when none is named")
     made = verb("ask", "one request through the router")
     made.add_argument("text", nargs="?", default="hello")
     made = verb("agent", "a small agent client: rounds of one growing conversation")
-    made.add_argument("--rounds", type=int, default=24)
+    made.add_argument("--rounds", type=_from_one, default=24)
     made.add_argument("--through", choices=["proxy", "router"], default="proxy")
     made.add_argument("--timeout-s", type=_seconds, default=10.0, help="how long to wait for an answer")
     made = verb("orphan", "a process that belongs to no unit takes the port of an instance that is down")
-    made.add_argument("role", choices=["prefill", "decode", "router"])
+    made.add_argument("role", choices=_ROLES[:3])
+    made = verb("logs", "the end of a log")
+    made.add_argument("role", choices=_ROLES)
+    made.add_argument("-n", type=_from_one, default=40, metavar="LINES", help="how many lines (default: 40)")
+    made = verb("env", "the SGLANG, UCX and CUDA names that the running main process was started with")
+    made.add_argument("role", choices=_ROLES)
     return parser
 
 
 def _up(given: argparse.Namespace) -> None:
-    mark = read_mark(os.path.realpath(given.dir))
-    if mark is not None and is_up(mark) and not given.story:
-        lab = read_lab(given.dir)
-        say(f"is up already in {lab['dir']}, at {lab['instances']['lab-router']['url']}")
-        return
-
     def make(folder: str, short: str, first_port: int) -> Layout:
         settings = {
             "PYTHONPATH": str(ROOT),
@@ -93,24 +104,13 @@ def _up(given: argparse.Namespace) -> None:
             folder, short, first_port, "simulated", "deepseek-v4-flash-simulation", 30, sys.executable, settings
         )
 
-    up(given.dir, make, lambda layout: simulated.scripts(layout, knob_in_script=not given.story), with_proxy=True)
-
-
-def _status(lab: Lab) -> int:
-    bad = 0
-    for name, instance in [*lab["instances"].items(), ("agent-proxy", lab["proxy"])]:
-        found = rpc(lab).supervisor.getProcessInfo(instance["unit"])
-        assert isinstance(found, dict)
-        path = {"router": "/readiness"}.get(
-            str(instance.get("role")), "/health" if "role" in instance else "/_proxy/status"
-        )
-        status = get(str(instance["url"]) + path, 25.0)[0]
-        bad += status != 200
-        print(
-            f"  {name:<12} {found['statename']:<9} pid {found['pid']:<8} {instance['url']}{path} {status or 'no answer'}"
-        )
-    say(f"{lab['dir']}: " + ("all serve" if not bad else f"{bad} do not serve"))
-    return 1 if bad else 0
+    up(
+        given.dir,
+        make,
+        lambda layout: simulated.scripts(layout, knob_in_script=not given.story),
+        with_proxy=True,
+        fresh=given.story or given.fresh,
+    )
 
 
 def _ask(lab: Lab, text: str) -> int:
@@ -125,26 +125,36 @@ def _ask(lab: Lab, text: str) -> int:
     return 0 if status == 200 else 1
 
 
+def _said(sentence: str) -> int:
+    say(sentence)
+    return 0
+
+
+#: Verbs that need a lab that is up. They return the exit code.
+_WITH_LAB: dict[str, Callable[[Lab, argparse.Namespace], int]] = {
+    "status": lambda lab, _: looking.status(lab),
+    "fault": lambda lab, given: _said(faults.switch(lab, given.role, given.words, given.clear)),
+    "ask": lambda lab, given: _ask(lab, given.text),
+    "agent": lambda lab, given: agent.run(lab, given.rounds, given.through, given.timeout_s),
+    "orphan": lambda lab, given: _said(orphan.start(lab, given.role)),
+    "logs": lambda lab, given: looking.logs(lab, given.role, given.n),
+    "env": lambda lab, given: looking.env(lab, given.role),
+}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     # So that an `up` that is told to end takes down what it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
+        check_folder(os.path.realpath(given.dir))
         if given.verb == "up":
             _up(given)
         elif given.verb == "down":
             down(given.dir)
-        elif given.verb == "status":
-            return _status(read_lab(given.dir))
-        elif given.verb == "fault":
-            say(faults.switch(read_lab(given.dir), given.role, given.name, given.value, given.clear))
-        elif given.verb == "ask":
-            return _ask(read_lab(given.dir), given.text)
-        elif given.verb == "agent":
-            return agent.run(read_lab(given.dir), given.rounds, given.through, given.timeout_s)
         else:
-            say(faults.orphan(read_lab(given.dir), given.role))
-    except (LabError, ConnectionError, FileNotFoundError) as error:
+            return _WITH_LAB[given.verb](read_lab(given.dir), given)
+    except (LabError, OSError) as error:
         print(f"lab: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -5,12 +5,8 @@
 from __future__ import annotations
 
 import json
-import socket
-import subprocess
-import sys
-import time
+from collections.abc import Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 from . import layout as files
 from .runner import Lab, LabError
@@ -30,7 +26,8 @@ FAULTS = {
     "metrics_off": "/metrics is not there",
     "wedge_after": "N; the proxy stops answering after N requests (--role proxy)",
 }
-_NUMBERS = ("slow_load", "page_size", "wedge_after")
+_NEED_VALUE = ("refuse_start_with", "slow_load", "page_size", "wedge_after")
+_LONGEST_S = 600
 
 
 def _read(path: str) -> dict[str, dict[str, Any]]:
@@ -39,65 +36,85 @@ def _read(path: str) -> dict[str, dict[str, Any]]:
             return dict(json.load(file))
     except FileNotFoundError:
         return {}
+    except (ValueError, TypeError):
+        raise LabError(f"{path} is damaged: write {{}} into it") from None
 
 
-def switch(lab: Lab, role: str, name: str | None, value: str | None, clear: bool) -> str:
-    """Switch one fault on (or all off) and return the closing sentence."""
-    path = lab["faults_file"]
-    if clear:
-        if name:
-            raise LabError("--clear takes no name: it switches all faults off")
-        files.write(path, "{}\n")
-        return "all faults are off"
-    if not name:
-        on = _read(path)
-        return f"on: {json.dumps(on)}" if on else "no fault is on"
-    setting: Any = True
+def _checked(name: str, value: str | None) -> Any:
+    """The setting in the file. LabError: what the fault needs."""
+    if name not in _NEED_VALUE:
+        if value is not None:
+            raise LabError(f"the fault {name} takes no value, and {value!r} was given")
+        return True
+    text = value or ""
     if name == "refuse_start_with":
-        knob, equals, knob_value = (value or "").partition("=")
+        knob, equals, knob_value = text.partition("=")
         if not equals or not knob:
-            raise LabError("refuse_start_with needs NAME=VALUE")
-        setting = {knob: knob_value}
-    elif name in _NUMBERS:
+            raise LabError(f"the fault {name} needs NAME=VALUE, not {text!r}")
+        return {knob: knob_value}
+    if name == "slow_load":
         try:
-            setting = float(value or "") if name == "slow_load" else int(value or "")
+            seconds = float(text)
         except ValueError:
-            raise LabError(f"{name} needs a number") from None
-    elif value is not None:
-        raise LabError(f"{name} takes no value")
+            seconds = -1.0
+        if not 0 <= seconds <= _LONGEST_S:
+            raise LabError(f"the fault {name} needs a number of seconds from 0 to {_LONGEST_S}, not {text!r}")
+        return seconds
+    least = 1 if name == "page_size" else 0
+    if not text.isascii() or not text.isdecimal() or int(text) < least:
+        raise LabError(f"the fault {name} needs a whole number from {least}, not {text!r}")
+    return int(text)
+
+
+def _known(name: str) -> str:
+    if name not in FAULTS:
+        raise LabError(f"there is no fault {name!r}; there are {', '.join(sorted(FAULTS))}")
+    return name
+
+
+def _role(name: str, role: str | None) -> str:
+    role = role or ("proxy" if name == "wedge_after" else "decode")
     if (name == "wedge_after") != (role == "proxy"):
         raise LabError("wedge_after is for --role proxy, and the only fault that it has")
+    return role
+
+
+def _told(on: dict[str, dict[str, Any]]) -> str:
+    """For people: decode: page_size 64, wedge; prefill: transfer_fail"""
+
+    def one(name: str, value: Any) -> str:
+        if isinstance(value, dict):
+            value = ", ".join(f"{knob}={wanted}" for knob, wanted in value.items())
+        return name if value is True else f"{name} {value}"
+
+    return "; ".join(
+        f"{role}: {', '.join(one(name, value) for name, value in sorted(on[role].items()))}" for role in sorted(on)
+    )
+
+
+def switch(lab: Lab, role: str | None, words: Sequence[str], clear: bool) -> str:
+    """Switch faults on or off and return the closing sentence. Nothing is switched when one word is wrong.
+
+    :arg words: NAME, NAME=VALUE or NAME VALUE, several; none with ``clear``: all faults (of the role) go off.
+    """
+    path = lab["faults_file"]
     on = _read(path)
-    on.setdefault(role, {})[name] = setting
+    if clear:
+        names = {_known(word) for word in words} or set(FAULTS)
+        for one in list(on):
+            if role in (None, one):
+                on[one] = {name: value for name, value in on[one].items() if name not in names}
+        on = {one: named for one, named in on.items() if named}
+        files.write(path, json.dumps(on) + "\n")
+        return f"still on: {_told(on)}" if on else "all faults are off"
+    if not words:
+        return f"on: {_told(on)}" if on else "no fault is on"
+    rest = list(words)
+    while rest:
+        name, equals, text = rest.pop(0).partition("=")
+        value = text if equals else None
+        if _known(name) in _NEED_VALUE and value is None and rest and rest[0].partition("=")[0] not in FAULTS:
+            value = rest.pop(0)
+        on.setdefault(_role(name, role), {})[name] = _checked(name, value)
     files.write(path, json.dumps(on) + "\n")
-    return f"{role}: {name} is on"
-
-
-def orphan(lab: Lab, role: str) -> str:
-    """Hold the port of an instance that is down, with a process of no unit that answers /health."""
-    port = urlsplit(lab["instances"][f"lab-{role}"]["url"]).port or 0
-    program = (
-        "import http.server,sys\n"
-        "class H(http.server.BaseHTTPRequestHandler):\n"
-        "  def do_GET(self): self.send_response(200); self.send_header('content-length','0'); self.end_headers()\n"
-        "  def log_message(self,*a): pass\n"
-        "http.server.ThreadingHTTPServer(('127.0.0.1',int(sys.argv[1])),H).serve_forever()\n"
-    )
-    child = subprocess.Popen(
-        [sys.executable, "-c", program, str(port)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        cwd=f"{lab['dir']}/work",
-        start_new_session=True,
-    )
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline:
-        if child.poll() is not None:
-            raise LabError(f"port {port} is taken: stop the {role} first")
-        try:
-            socket.create_connection(("127.0.0.1", port), 0.5).close()
-            return f"process {child.pid} holds port {port} of the {role}"
-        except OSError:
-            time.sleep(0.05)
-    raise LabError(f"the orphan did not open port {port}")
+    return f"on: {_told(on)}"

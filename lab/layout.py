@@ -161,12 +161,12 @@ def write(path: str, text: str, mode: int = 0o644) -> None:
 
 
 def write_files(layout: Layout, scripts: Mapping[str, str], with_proxy: bool) -> None:
-    """Everything but lab.json, which says that the lab is there."""
-    for room in ("serve", "logs", "work", "cache"):
-        os.makedirs(layout.at(room), exist_ok=True)
-    os.makedirs(layout.at("state"), mode=0o700, exist_ok=True)
+    """Everything but lab.json, which says that the lab is there. A script that is there already stays as it is."""
+    for room in ("serve", "logs", "work", "cache", "state"):
+        os.makedirs(layout.at(room), mode=0o700, exist_ok=True)
     for name, text in scripts.items():
-        write(layout.at("serve", name), text, 0o755)
+        if not os.path.lexists(layout.at("serve", name)):
+            write(layout.at("serve", name), text, 0o755)
     write(layout.faults, "{}\n")
     write(layout.config, supervisor_config(layout, with_proxy))
 

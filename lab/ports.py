@@ -15,6 +15,7 @@ import os
 import socket
 import tempfile
 from collections.abc import Iterator
+from typing import Any
 
 from .processes import Identity, alive
 
@@ -44,19 +45,34 @@ def _locked() -> Iterator[None]:
         yield
 
 
-def _holder(path: str) -> Identity | None:
+def _read(first: int) -> dict[str, Any]:
     try:
-        with open(path) as file:
-            return Identity(*json.load(file)["holder"])
-    except (OSError, ValueError, KeyError, TypeError):
+        with open(os.path.join(folder(), str(first)), encoding="utf-8") as file:
+            return dict(json.load(file))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _holder(first: int) -> Identity | None:
+    """The living process that holds a block."""
+    try:
+        found = Identity(*_read(first)["holder"])
+    except (KeyError, TypeError):
         return None
+    return found if alive(found) else None
 
 
-def _write(first: int, holder: Identity) -> None:
+def _write(first: int, holder: Identity | None, home: str | None) -> None:
     path = os.path.join(folder(), str(first))
-    with open(path + ".new", "w") as file:
-        json.dump({"holder": list(holder)}, file)
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        json.dump({"holder": holder, "home": home}, file)
     os.replace(path + ".new", path)
+
+
+def _kept(first: int, home: str | None) -> bool:
+    """A lab that is down, in another folder, would like to find this block free when it comes up again."""
+    other = _read(first).get("home")
+    return other is not None and other != home and os.path.exists(os.path.join(str(other), "serve"))
 
 
 def _free(port: int) -> bool:
@@ -70,25 +86,44 @@ def _free(port: int) -> bool:
     return True
 
 
-def claim(holder: Identity) -> int:
-    """The first port of a block of SIZE free ones, held as long as `holder` lives."""
+def claim(holder: Identity, home: str | None = None) -> int:
+    """The first port of a block of SIZE free ones, held as long as `holder` lives.
+
+    Blocks that labs in other folders than `home` keep for their scripts come last.
+    """
     with _locked():
-        for first in range(FIRST, LAST, SIZE):
-            other = _holder(os.path.join(folder(), str(first)))
-            if other is not None and alive(other):
-                continue
-            if all(_free(port) for port in range(first, first + SIZE)):
-                _write(first, holder)
+        for first in sorted(range(FIRST, LAST, SIZE), key=lambda first: _kept(first, home)):
+            if _holder(first) is None and all(_free(port) for port in range(first, first + SIZE)):
+                _write(first, holder, home)
                 return first
     raise NoPorts(
         f"no block of {SIZE} free ports between {FIRST} and {LAST} on 127.0.0.1: end a lab that is not needed"
     )
 
 
-def hand_over(first: int, holder: Identity) -> None:
+def claim_again(first: int, holder: Identity, home: str) -> None:
+    """The block that this lab had. NoPorts when somebody else has it now."""
+    with _locked():
+        other = _holder(first)
+        taken = [port for port in range(first, first + SIZE) if not _free(port)]
+        if other is not None:
+            raise NoPorts(f"ports {first} to {first + SIZE - 1} belong to process {other.pid} now")
+        if taken:
+            raise NoPorts(f"port {taken[0]} of {first} to {first + SIZE - 1} is taken")
+        _write(first, holder, home)
+
+
+def hand_over(first: int, holder: Identity, home: str | None = None) -> None:
     """The block belongs to another process from now on (supervisord, once it runs)."""
     with _locked():
-        _write(first, holder)
+        _write(first, holder, home)
+
+
+def keep(first: int, home: str) -> None:
+    """Nobody holds the block, and other labs take it last: the scripts in `home` name its ports."""
+    with _locked():
+        if _holder(first) is None:
+            _write(first, None, home)
 
 
 def release(first: int) -> None:

@@ -70,6 +70,28 @@ def own(folders: list[str], words: list[str]) -> list[Identity]:
     return found
 
 
+def listens(pid: int, port: int) -> bool:
+    """Whether this process has a socket that listens on the port, on 127.0.0.1 or on all addresses."""
+    inodes = set()
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError), open(f"/proc/net/{table}", encoding="ascii") as file:
+            for line in list(file)[1:]:
+                fields = line.split()
+                if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
+                    inodes.add(f"socket:[{fields[9]}]")
+    try:
+        return bool(inodes) and any(
+            os.readlink(f"/proc/{pid}/fd/{fd}") in inodes for fd in os.listdir(f"/proc/{pid}/fd")
+        )
+    except OSError:
+        return False
+
+
+def listener(port: int) -> int | None:
+    """The process of this user that listens on a port."""
+    return next((int(name) for name in os.listdir("/proc") if name.isdigit() and listens(int(name), port)), None)
+
+
 def send(process: Identity, number: int) -> None:
     """Signal exactly this process."""
     try:

@@ -11,7 +11,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import xmlrpc.client
 from collections.abc import Callable, Mapping
@@ -23,57 +22,30 @@ from supervisor.xmlrpc import SupervisorTransport
 
 from . import layout as files
 from . import ports, processes
-
-ROOT = Path(__file__).resolve().parents[1]
-MARK = "processes.json"  # in the folder of a lab: it is ours to write over, and what it started
-WRITTEN = (
-    "serve",
-    "logs",
-    "work",
-    "cache",
-    "state",
-    "faults.json",
-    "supervisord.conf",
-    "supervisord.pid",
-    "lab.json",
+from .folder import (
+    LOCK,
     MARK,
+    Lab,
+    LabError,
+    check_folder,
+    claim_folder,
+    empty,
+    end_other_up,
+    is_up,
+    locked,
+    read_lab,
+    read_mark,
+    say,
+    short_folder,
 )
+
+__all__ = [
+    "ROOT", "Lab", "LabError", "ask", "check_folder", "down", "get", "info", "is_up", "read_lab", "read_mark", "rpc",
+    "say", "serve", "tail", "up",
+]  # fmt: skip
+ROOT = Path(__file__).resolve().parents[1]
 DRAIN_S = 15.0
-Lab = dict[str, Any]
-
-
-class LabError(Exception):
-    """One sentence: what, where, what to do."""
-
-
-def say(text: str) -> None:
-    print(f"lab: {text}", flush=True)
-
-
-# --- what is there
-
-
-def read_mark(folder: str) -> dict[str, Any] | None:
-    try:
-        with open(os.path.join(folder, MARK), encoding="utf-8") as file:
-            return dict(json.load(file))
-    except FileNotFoundError:
-        return None
-    except ValueError:
-        raise LabError(f"{folder}/{MARK} is damaged: remove the folder once nothing of it runs") from None
-
-
-def is_up(mark: Mapping[str, Any]) -> bool:
-    return mark["supervisord"] is not None and processes.alive(processes.Identity(*mark["supervisord"]))
-
-
-def read_lab(folder: str) -> Lab:
-    folder = os.path.realpath(folder)
-    try:
-        with open(os.path.join(folder, "lab.json"), encoding="utf-8") as file:
-            return dict(json.load(file))
-    except FileNotFoundError:
-        raise LabError(f"no lab is up in {folder}; start it: python -m lab up --dir {folder}") from None
+_STOPPED = ("EXITED", "FATAL", "STOPPED")
 
 
 def get(url: str, timeout_s: float = 5.0, body: Mapping[str, Any] | None = None) -> tuple[int, bytes]:
@@ -107,22 +79,13 @@ def ask(lab: Lab, text: str, timeout_s: float = 60.0, tokens: int = 8) -> tuple[
 # --- up
 
 
-def empty(folder: str) -> None:
-    """A fresh folder for a lab; only what a lab wrote is removed."""
-    if os.path.exists(folder) and os.listdir(folder) and not os.path.exists(os.path.join(folder, MARK)):
-        raise LabError(f"{folder} is not empty and not a lab's: name another folder with --dir")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    for name in WRITTEN:
-        path = os.path.join(folder, name)
-        if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path)
-        else:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
-
-
 def write_mark(layout: files.Layout, supervisord: processes.Identity | None) -> None:
-    data = {"supervisord": supervisord, "short": layout.short, "first_port": layout.first_port}
+    data = {
+        "supervisord": supervisord,
+        "short": layout.short,
+        "first_port": layout.first_port,
+        "engine": layout.engine,
+    }
     files.write(layout.at(MARK), json.dumps(data) + "\n")
 
 
@@ -131,36 +94,66 @@ def up(
     make: Callable[[str, str, int], files.Layout],
     scripts: Callable[[files.Layout], Mapping[str, str]],
     with_proxy: bool,
+    fresh: bool = True,
 ) -> Lab:
-    """Make a fresh lab and return when a completion through its router came back. LabError, and nothing runs, if not.
+    """Start a lab and return when a completion through its router came back.
 
-    ``make(folder, short, first_port)`` gives the layout.
+    ``make(folder, short, first_port)`` gives the layout. ``fresh``: with new scripts and an empty state; otherwise
+    what runs goes on, and what a lab that is down had (scripts, state, ports) is kept.
+    LabError if it does not serve. Nothing runs then, unless it ran before.
     """
     folder = os.path.realpath(folder)
-    mark = read_mark(folder)
-    if mark is not None:
-        down(folder)
-    empty(folder)
+    claim_folder(folder)
+    with locked(folder, "up"):
+        mark = read_mark(folder)
+        if mark is not None and is_up(mark) and not fresh:
+            start_rest(read_lab(folder))
+            return read_lab(folder)
+        if mark is not None:
+            _down(folder, mark)
+        again = mark is not None and not fresh and os.path.isdir(os.path.join(folder, "serve"))
+        if not again:
+            empty(folder)
+        layout = make(folder, short_folder(), _ports(folder, mark if again else None))
+        try:
+            if again and mark is not None and mark.get("engine", layout.engine) != layout.engine:
+                raise LabError(
+                    f"{folder} holds a lab of {mark['engine']} engines: --fresh starts anew, --dir names another"
+                )
+            write_mark(layout, None)
+            files.write_files(layout, scripts(layout), with_proxy)
+            supervisord = start_supervisord(layout)
+            write_mark(layout, supervisord)
+            ports.hand_over(layout.first_port, supervisord, folder)
+            files.write_lab_json(layout, with_proxy)
+            if again:
+                say(f"goes on with the scripts and the state in {folder} (--fresh starts anew)")
+            serve(folder)
+        except BaseException:
+            shutil.rmtree(layout.short, ignore_errors=True)
+            found = read_mark(folder)
+            if found is not None:
+                _down(folder, found)
+            raise
+    return read_lab(folder)
+
+
+def _ports(folder: str, mark: Mapping[str, Any] | None) -> int:
+    """The block of the lab that was here (mark), whose scripts name its ports, or a new one."""
     me = processes.identity(os.getpid())
     if me is None:
         raise LabError("/proc is not mounted, so processes cannot be told apart")
     try:
-        first = ports.claim(me)
+        if mark is None:
+            return ports.claim(me, folder)
+        ports.claim_again(mark["first_port"], me, folder)
     except ports.NoPorts as error:
-        raise LabError(str(error)) from None
-    layout = make(folder, tempfile.mkdtemp(prefix="pdops-lab-"), first)
-    try:
-        write_mark(layout, None)
-        files.write_files(layout, scripts(layout), with_proxy)
-        supervisord = start_supervisord(layout)
-        write_mark(layout, supervisord)
-        ports.hand_over(first, supervisord)
-        files.write_lab_json(layout, with_proxy)
-        serve(folder)
-    except BaseException:
-        down(folder)
-        raise
-    return read_lab(folder)
+        if mark is None:
+            raise LabError(str(error)) from None
+        raise LabError(
+            f"{error}, and the scripts in {folder}/serve name them: end what has them, or start anew with --fresh"
+        ) from None
+    return int(mark["first_port"])
 
 
 def start_supervisord(layout: files.Layout) -> processes.Identity:
@@ -192,24 +185,53 @@ def rpc(lab: Lab) -> xmlrpc.client.ServerProxy:
     return xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport)
 
 
+def info(lab: Lab, unit: str) -> dict[str, Any]:
+    """What supervisord says of a unit."""
+    try:
+        found: Any = rpc(lab).supervisor.getProcessInfo(unit)
+    except (OSError, http.client.HTTPException) as error:
+        raise _dead(lab, error) from None
+    return dict(found)
+
+
+def _dead(lab: Lab, error: Exception) -> LabError:
+    return LabError(
+        f"supervisord of {lab['dir']} does not answer ({error}): start it again with python -m lab up --dir {lab['dir']}"
+    )
+
+
+def _units(lab: Lab) -> list[str]:
+    units = [instance["unit"] for instance in lab["instances"].values()]
+    return [*units, lab["proxy"]["unit"]] if "proxy" in lab else units
+
+
+def start_rest(lab: Lab) -> None:
+    """A lab that is up: start what is down, leave the rest as it is, and say which."""
+    down = [unit for unit in _units(lab) if info(lab, unit)["statename"] != "RUNNING"]
+    router = lab["instances"]["lab-router"]["url"]
+    if not down:
+        say(f"is up already in {lab['dir']}, at {router}")
+        return
+    say(f"is up in {lab['dir']} but for {', '.join(down)}: starting what is down")
+    serve(lab["dir"])
+
+
 def serve(folder: str) -> None:
-    """Start what is down, prefill and decode together, and wait until all serve."""
+    """Start what is down, all together, and wait until a completion comes back through the router.
+
+    The router waits for its workers by itself, so nothing is won by starting it after them.
+    """
     lab = read_lab(folder)
-    instances = lab["instances"]
     begin = time.monotonic()
-    units = [instances[name]["unit"] for name in ("lab-prefill", "lab-decode")]
-    if "proxy" in lab:
-        units.append(lab["proxy"]["unit"])
-    for unit in units:
+    for unit in _units(lab):
         start(lab, unit)
+    # A look at a flag, where /health would take a second each time; the completion at the end proves more than both.
     for name in ("lab-prefill", "lab-decode"):
-        wait(lab, name, begin, lambda url: get(url + "/health")[0] == 200)
-    start(lab, instances["lab-router"]["unit"])
+        wait(lab, name, begin, lambda url: get(url + "/ready")[0] == 200)
     wait(lab, "lab-router", begin, lambda url: get(url + "/readiness")[0] == 200)
     wait(lab, "lab-router", begin, lambda _url: ask(lab, "hello")[0] == 200, "answers")
-    say(
-        f"{lab['engine']} engines serve at {instances['lab-router']['url']} after {time.monotonic() - begin:.0f} s ({lab['dir']})"
-    )
+    router = lab["instances"]["lab-router"]["url"]
+    say(f"{lab['engine']} engines serve at {router} after {time.monotonic() - begin:.1f} s ({lab['dir']})")
 
 
 def start(lab: Lab, unit: str) -> None:
@@ -218,21 +240,41 @@ def start(lab: Lab, unit: str) -> None:
     except xmlrpc.client.Fault as fault:
         if "ALREADY_STARTED" not in fault.faultString:
             raise LabError(f"supervisord did not start {unit}: {fault.faultString}") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise _dead(lab, error) from None
+
+
+def tail(path: str, lines: int) -> list[str]:
+    """The last lines of a log; none when it is not there."""
+    try:
+        return Path(path).read_text(errors="replace").splitlines()[-lines:]
+    except FileNotFoundError:
+        return []
 
 
 def wait(lab: Lab, name: str, begin: float, good: Callable[[str], bool], word: str = "is up") -> None:
+    """Until the unit's own process listens on its port and the answer is good. LabError with the end of its log."""
     instance = lab["instances"][name]
+    port = urlsplit(instance["url"]).port or 0
     told = time.monotonic()
     while True:
-        if good(instance["url"]):
+        found = info(lab, instance["unit"])
+        if found["pid"] and processes.listens(found["pid"], port) and good(instance["url"]):
             say(f"{name} {word} after {time.monotonic() - begin:.1f} s")
             return
-        found: Any = rpc(lab).supervisor.getProcessInfo(instance["unit"])
-        state = found["statename"]
         spent = time.monotonic() - begin
-        if state in ("EXITED", "FATAL", "STOPPED") or spent > lab["load_timeout_s"]:
-            tail = "\n".join(Path(instance["log"]).read_text(errors="replace").splitlines()[-30:])
-            raise LabError(f"{name} ({state}) does not serve after {spent:.0f} s; the end of its log:\n{tail}")
+        # BACKOFF: it ended at once, and supervisord tries again. In vain, if somebody else has the port.
+        stranger = processes.listener(port) if found["statename"] in (*_STOPPED, "BACKOFF") else None
+        if stranger is not None:
+            raise LabError(
+                f"{name} cannot serve: port {port} is held by process {stranger}, which is not {instance['unit']}; "
+                "end it first"
+            )
+        if found["statename"] in _STOPPED or spent > lab["load_timeout_s"]:
+            end = "\n".join(tail(instance["log"], 30))
+            raise LabError(
+                f"{name} ({found['statename']}) does not serve after {spent:.0f} s; the end of its log:\n{end}"
+            )
         if time.monotonic() - told > 10:
             told = time.monotonic()
             say(f"{spent:.0f} s of at most {lab['load_timeout_s']}: waiting for {name}")
@@ -243,20 +285,36 @@ def wait(lab: Lab, name: str, begin: float, good: Callable[[str], bool], word: s
 
 
 def down(folder: str) -> None:
-    """End everything that runs for this lab, the guards of its changes included, and prove it."""
+    """End everything that runs for this lab, the guards of its changes included, and prove it.
+
+    Scripts, state and ports are kept for the next `up`. An `up` that is at work is ended first.
+    """
     folder = os.path.realpath(folder)
-    mark = read_mark(folder)
-    if mark is None:
+    check_folder(folder)
+    if not os.path.exists(os.path.join(folder, LOCK)) and read_mark(folder) is None:
         say(f"no lab in {folder}")
         return
+    end_other_up(folder)
+    with locked(folder, "down", wait_s=60.0):
+        mark = read_mark(folder)
+        if mark is None:
+            say(f"no lab in {folder}")
+            return
+        ended = _down(folder, mark)
+    say(f"{folder} is down, nothing of it runs" if ended else f"{folder} was down already")
+
+
+def _down(folder: str, mark: dict[str, Any]) -> int:
+    """How many processes were ended."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(folder, "lab.json"))
     work, state = os.path.join(folder, "work"), os.path.join(folder, "state")
     # supervisord first and by itself: it ends its programs in order, and would start what dies under it.
     supervisord = [processes.Identity(*mark["supervisord"])] if mark["supervisord"] is not None else []
     guards = processes.own([], [state])
-    left = processes.end(guards + supervisord, DRAIN_S)
-    ended = len(guards + supervisord)
+    first = [one for one in (*guards, *supervisord) if processes.alive(one)]
+    left = processes.end(first, DRAIN_S)
+    ended = len(first)
     # Then what has lost its parent: a killed engine's children, programs of a supervisord that was killed.
     for _ in range(3):
         found = processes.own([work], [state])
@@ -266,8 +324,8 @@ def down(folder: str) -> None:
         left = processes.end(found, 5.0)
     if left:
         raise LabError(f"processes {', '.join(str(one.pid) for one in left)} of {folder} did not end after SIGKILL")
-    ports.release(mark["first_port"])
+    ports.keep(mark["first_port"], folder)
     shutil.rmtree(mark["short"], ignore_errors=True)
     mark["supervisord"] = None
     files.write(os.path.join(folder, MARK), json.dumps(mark) + "\n")
-    say(f"{folder} is down, nothing of it runs" if ended else f"{folder} was down already")
+    return ended
