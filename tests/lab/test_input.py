@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Wrong input is one clear sentence before anything is touched."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from .conftest import KNOB, Lab
+
+pytestmark = pytest.mark.lab
+
+SECRET = "hf_neverShownAnywhere"
+
+
+@pytest.fixture(scope="module")
+def lab(module_lab: Lab) -> Lab:
+    module_lab.story()
+    return module_lab
+
+
+@pytest.mark.parametrize(
+    ("playbook", "given", "words"),
+    [
+        (
+            "restore_knob.yml",
+            ["-e", "instance=lab-decod"],
+            "instance=lab-decod is unknown here; it must be one of lab-prefill, lab-decode, lab-router",
+        ),
+        ("restore_knob.yml", ["-e", f"knob={KNOB}=512"], f"type -e knob={KNOB} -e value=512"),
+        (
+            "restore_knob.yml",
+            ["-e", "from=nosuch"],
+            "from=nosuch is no version and no backup of a script; there are: backup",
+        ),
+        ("restore_knob.yml", ["-e", "pd_service_manager=systemd"], "this machine does not run systemd"),
+        ("restore_knob.yml", ["-e", "take_over=nosuch-1"], "no such change is open here"),
+        (
+            "restore_knob.yml",
+            ["-e", "pd_url=127.0.0.1:1"],
+            "lab-prefill: pd_url is '127.0.0.1:1'; it must look like http://",
+        ),
+        ("restore_knob.yml", ["-e", "pd_state_dir=state"], "is not an absolute path"),
+        ("set_knob.yml", [], "set_knob needs a knob; type -e knob=NAME -e value=VALUE"),
+        ("set_knob.yml", ["-e", "knob=SGLANG_LOG_MS", "-e", "value=1"], "say where with -e role=decode"),
+        ("set_knob.yml", ["-e", "knob=HF_TOKEN", "-e", f"value={SECRET}"], "HF_TOKEN looks like a secret"),
+        ("restart.yml", ["-e", "scope=everything"], "scope=everything is unknown; it must be co"),
+    ],
+)
+def test_refused(lab: Lab, playbook: str, given: list[str], words: str) -> None:
+    before, pids = lab.script.read_bytes(), lab.pids()
+    ran = lab.play(playbook, *given, "-vvv")
+    assert ran.rc == 2, ran.text
+    # Long messages are wrapped by the callback, and quotes inside of quotes are doubled.
+    assert words in re.sub("''", "'", ran.words), ran.text
+    assert SECRET not in ran.text
+    assert lab.script.read_bytes() == before and lab.pids() == pids and not lab.changes()
+
+
+def test_a_limit_that_hits_no_deployment_fails(lab: Lab) -> None:
+    ran = lab.play("restore_knob.yml", "-l", "nosuch")
+    assert ran.rc != 0
+
+
+def test_without_a_lab_the_message_says_how_to_start_one(lab: Lab) -> None:
+    elsewhere = Lab(lab.dir / "nothing-here")
+    ran = elsewhere.play("restore_knob.yml")
+    assert ran.rc == 2
+    assert "no lab is up in" in ran.words and "make demo" in ran.words
+
+
+def test_a_script_that_is_gone_is_named(lab: Lab) -> None:
+    text = lab.script.read_bytes()
+    lab.script.unlink()
+    try:
+        ran = lab.play("restore_knob.yml")
+        assert ran.rc == 2
+        assert "lab-decode: the serve script" in ran.words and "does not exist" in ran.words
+    finally:
+        lab.script.write_bytes(text)
+        lab.script.chmod(0o755)
+
+
+def test_a_state_folder_that_others_may_read_is_refused_before_any_effect(lab: Lab) -> None:
+    state = lab.dir / "state"
+    before, mode = lab.script.read_bytes(), state.stat().st_mode
+    state.chmod(0o755)
+    try:
+        ran = lab.play("restore_knob.yml")
+        assert ran.rc == 2
+        assert "is open to others (mode 0755)" in ran.words
+        assert lab.script.read_bytes() == before
+    finally:
+        state.chmod(mode)
