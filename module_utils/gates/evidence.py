@@ -11,6 +11,8 @@ The ladder, best first (DESIGN 6, cases/recorded/README.md; all seen on SGLang 0
 
 1 to 3 show the environment at exec. ``env_vars`` is what the scheduler has now, so where it holds a name
 it also shows what a model hook of the engine changed afterwards (reference/sglang-pd.md B.3).
+The main process has the word where 1 or 2 hold another value than it was launched with: SGLang sets some twenty
+names itself before it starts its children, and a script is judged by what it exports.
 A name that is missing in a damaged environ, or in env_vars, is unknown and not absent.
 """
 

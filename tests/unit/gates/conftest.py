@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import threading
@@ -44,8 +45,9 @@ class Answers:
                 raw = data.encode() if isinstance(data, str) else json.dumps(data).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(raw)))
-                self.end_headers()
-                self.wfile.write(raw)
+                with contextlib.suppress(OSError):  # the client has given up
+                    self.end_headers()
+                    self.wfile.write(raw)
 
             do_GET = do_POST = _answer
 

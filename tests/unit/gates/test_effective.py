@@ -54,9 +54,10 @@ class Run:
 def start():
     runs = []
 
-    def go(children=2, title="sglang::scheduler_TP0", shell=False, env=None, wait=True, **exports):
+    def go(children=2, title="sglang::scheduler_TP0", shell=False, env=None, wait=True, sets="", **exports):
         lines = [f"export {name}={value}" for name, value in exports.items()]
-        command = engine("--children", children, *(["--title", title] if title else []))
+        more = (["--title", title] if title else []) + (["--sets", sets] if sets else [])
+        command = engine("--children", children, *more)
         # without exec the shell stays as the main process
         lines.append(f"{command}; true" if shell else f"exec {command}")
         run = Run("\n".join(lines), env or {})
@@ -172,6 +173,23 @@ def test_a_script_that_still_runs_is_starting():
         assert evidence.find(KNOB, sources, None, "").state == UNKNOWN
     finally:
         run.close()
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_what_the_engine_sets_itself_is_not_what_the_script_exports(start, kept):
+    """SGLang does that with some twenty names, so its children have them (NCCL_NVLS_ENABLE; seen on the real pair)."""
+    noenv = {"SPT_NOENV": "1"} if kept else {}
+    run = start(sets="NCCL_NVLS_ENABLE=0", **noenv, **{KNOB: "512"})
+    seen = found(run, "NCCL_NVLS_ENABLE")
+    assert (seen.state, seen.value, seen.now) == (ABSENT, None, "0")
+    verdict = effective.judge({"NCCL_NVLS_ENABLE": None}, {"NCCL_NVLS_ENABLE": seen}, True, {})
+    assert verdict.result == "passed"
+    assert "the engine itself has set it to 0" in verdict.said
+    other = start(sets=f"{KNOB}=1", **noenv, **{KNOB: "512"})
+    seen = found(other)
+    assert (seen.state, seen.value, seen.now) == (SET, "512", "1")
+    verdict = effective.judge({KNOB: "512"}, {KNOB: seen}, True, {})
+    assert (verdict.result, "the engine itself has set it to 1" in verdict.said) == ("failed", True)
 
 
 def damaged(kind, pid=1):

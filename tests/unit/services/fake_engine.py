@@ -73,6 +73,9 @@ def main() -> None:
     parser.add_argument("--load-until", default="", help="a file: loading ends when it is there")
     parser.add_argument("--answers", default="{}", help="JSON: path to [status, body]")
     parser.add_argument("--say", default="")
+    parser.add_argument(
+        "--sets", default="", help="NAME=VALUE that the engine sets itself before it starts its children"
+    )
     parser.add_argument("--api-key", default="")
     given = parser.parse_args()
     if given.say:
@@ -84,6 +87,9 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     else:
         signal.signal(signal.SIGTERM, lambda *_unused: os._exit(0))
+    if given.sets:
+        name, _equals, value = given.sets.partition("=")
+        os.environ[name] = value
     context = multiprocessing.get_context("spawn")
     for _number in range(given.children):
         context.Process(target=child, args=(given.title, given.session, given.deaf_children), daemon=False).start()
