@@ -161,7 +161,9 @@ def _refuse_unknown_source(sight: Sight, asked: Asked) -> None:
     if asked.source is None or any(sight.by_name[name].get("source_known") for name in wanted):
         return
     listed = [f"{source['told']} of {name}" for name in wanted for source in sight.by_name[name].get("sources", [])]
-    raise PdopsError(f"from={asked.source} is no version and no backup of a script; there are: {', '.join(listed) or 'none'}.")
+    raise PdopsError(
+        f"from={asked.source} is no version and no backup of a script; there are: {', '.join(listed) or 'none'}."
+    )
 
 
 def _unreadable(sight: Sight, asked: Asked) -> None:

@@ -111,7 +111,10 @@ def test_an_instance_that_cannot_be_looked_at_refuses_with_its_sentence() -> Non
 
 def test_an_unknown_source_is_refused_with_what_there_is() -> None:
     sources = [{"told": "backup serve.sh.bak"}]
-    with pytest.raises(PdopsError, match=r"from=nosuch is no version and no backup of a script; there are: backup serve.sh.bak of decode"):
+    with pytest.raises(
+        PdopsError,
+        match=r"from=nosuch is no version and no backup of a script; there are: backup serve.sh.bak of decode",
+    ):
         plan("restore", info(decode={"sources": sources, "source_known": False}), **{"from": "nosuch"})
     assert not plan("restore", info(decode={"sources": sources, "source_known": True}), **{"from": "bak"}).changed
 
