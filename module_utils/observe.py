@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from . import knobs
@@ -19,32 +18,13 @@ from .deployment import Instance
 from .gates.effective import observe_knobs
 from .knob_edit import EditRequest, masked_diff, plan_edit
 from .pdops_error import PdopsError
+from .script_views import shown_lines
 from .scripts.diffing import changed_lines
 from .scripts.reading import Reading, read_script
 from .services import manager_for
 from .services.base import ServiceManager, UnitStatus
-from .store.backups import find_backups
+from .store.sources import Source, sources_of
 from .store.store import Store
-
-
-@dataclass(frozen=True)
-class Source:
-    """A former content of a script: a stored version or a backup that lies beside it."""
-
-    kind: str
-    name: str
-    label: str
-    time: str
-    content: bytes
-
-    @property
-    def told(self) -> str:
-        if self.kind == "version":
-            return f"version {self.name[:12]} ({self.label}, {self.time})"
-        return f"backup {os.path.basename(self.name)}"
-
-    def as_dict(self) -> dict[str, str]:
-        return {"kind": self.kind, "name": self.name, "label": self.label, "time": self.time, "told": self.told}
 
 
 def _read(path: str) -> bytes:
@@ -57,20 +37,6 @@ def _read(path: str) -> bytes:
         raise PdopsError(
             f"the serve script {path} cannot be read ({error.strerror}); run with become or as its owner."
         ) from None
-
-
-def sources_of(path: str, store: Store) -> list[Source]:
-    """Former contents, the ones most worth restoring first: stored versions newest first, then backups newest first."""
-    found = []
-    for version in store.versions(path):
-        found.append(Source("version", version.sha256, version.label, version.time, store.content(version.sha256)))
-    for backup in find_backups(path):
-        try:
-            content = _read(backup.path)
-        except PdopsError:
-            continue
-        found.append(Source("backup", backup.path, backup.label, backup.time, content))
-    return found
 
 
 def _matches(source: Source, wanted: str) -> bool:
@@ -111,7 +77,9 @@ class _Look:
         self.content = _read(instance.serve_script)
         self.reading = read_script(self.content)
         self.now = _values(self.reading)
-        self.sources = sources_of(instance.serve_script, store)
+        former = sources_of(instance.serve_script, store)
+        self.sources = list(former.found)
+        self.skipped = former.skipped
         self.manager: ServiceManager = manager_for(instance.manager, instance.supervisor_config)
         self.status: UnitStatus = self.manager.status(instance.unit)
 
@@ -154,18 +122,13 @@ class _Look:
             plan = plan_edit(request, self.store)
         except PdopsError as error:
             return {**answer, "refused": str(error), **error.details}
-        masked = masked_diff(plan)
-        lines = changed_lines(
-            knobs.mask_text(plan.before.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape"),
-            knobs.mask_text(plan.after.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape"),
-        )
         return {
             **answer,
             "sha256_before": plan.sha256_before,
             "sha256_after": plan.sha256_after,
             "changed": plan.sha256_before != plan.sha256_after,
-            "changed_lines": [{"sign": line.kind, "line": line.line, "text": line.text} for line in lines],
-            "diff": masked,
+            "changed_lines": shown_lines(plan.before, plan.after, changed_lines(plan.before, plan.after)),
+            "diff": masked_diff(plan),
             "warnings": list(plan.warnings),
             "other_lines": list(plan.other_lines),
         }
@@ -247,6 +210,7 @@ class _Look:
                 ],
             },
             "sources": [source.as_dict() for source in self.sources],
+            "skipped_sources": list(self.skipped),
             "source_known": bool(_chosen(self.instance.serve_script, self.sources, self.asked.source)),
             "intended": dict(self.now),
             "running": running,
