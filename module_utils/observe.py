@@ -45,11 +45,12 @@ def _matches(source: Source, wanted: str) -> bool:
     return wanted in (source.label, source.name, os.path.basename(source.name))
 
 
-def _chosen(path: str, sources: list[Source], wanted: str | None) -> list[Source]:
+def _chosen(path: str, sources: list[Source], wanted: str | None, now: bytes) -> list[Source]:
     if wanted is None:
         return sources
     if wanted == "previous":
-        return [source for source in sources if source.kind == "version"][1:2]
+        # The newest stored content that is not the present one, as the store understands the word.
+        return [source for source in sources if source.kind == "version" and source.content != now][:1]
     found = [source for source in sources if _matches(source, wanted)]
     if len({source.content for source in found}) > 1:
         raise PdopsError(
@@ -82,6 +83,10 @@ class _Look:
         self.skipped = former.skipped
         self.manager: ServiceManager = manager_for(instance.manager, instance.supervisor_config)
         self.status: UnitStatus = self.manager.status(instance.unit)
+
+    def chosen(self) -> list[Source]:
+        """The sources that `from=` leaves."""
+        return _chosen(self.instance.serve_script, self.sources, self.asked.source, self.content)
 
     def running(self, names: set[str]) -> dict[str, dict[str, Any]]:
         """What the running process has: ``{name: {state: set|absent|unknown, value, evidence}}``."""
@@ -142,10 +147,10 @@ class _Look:
             wanted = {self.asked.knob}
         else:
             wanted = set()
-            for source in _chosen(self.instance.serve_script, self.sources, self.asked.source):
+            for source in self.chosen():
                 wanted |= set(_values(read_script(source.content))) - set(self.now)
         for knob in sorted(wanted):
-            for source in _chosen(self.instance.serve_script, self.sources, self.asked.source):
+            for source in self.chosen():
                 value = _values(read_script(source.content)).get(knob)
                 if value is None or value == self.now.get(knob):
                     continue
@@ -165,7 +170,7 @@ class _Look:
     def revertible(self) -> list[dict[str, Any]]:
         """The edit that puts the knob back to what it was before its newest change."""
         knob = str(self.asked.knob)
-        for source in _chosen(self.instance.serve_script, self.sources, self.asked.source):
+        for source in self.chosen():
             before = _values(read_script(source.content)).get(knob)
             if before == self.now.get(knob) or (self.asked.value is not None and before != self.asked.value):
                 continue
@@ -211,7 +216,7 @@ class _Look:
             },
             "sources": [source.as_dict() for source in self.sources],
             "skipped_sources": list(self.skipped),
-            "source_known": bool(_chosen(self.instance.serve_script, self.sources, self.asked.source)),
+            "source_known": bool(self.chosen()),
             "intended": dict(self.now),
             "running": running,
             "stale": self._stale(running),
