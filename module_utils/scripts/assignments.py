@@ -12,6 +12,7 @@ from .nodes import Simple, Statement, Word
 from .state import COMPUTED, Place, State, Value, Variable, concatenated, static, unknown
 
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^\]]*\])?(\+?=)")
+_NUMBER = re.compile(r"[0-9]+(?:[-+*][0-9]+)*\Z")
 _DEFAULT = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*:?=")
 
 
@@ -82,21 +83,43 @@ class Assignments:
             looked = self.state.look(name)
             old: Value = unknown("perhaps", looked.value) if looked.set is None else looked.value
             value = concatenated([old, value])
+        if before.integer and not _NUMBER.match(static(value) or "x"):
+            # bash gives up the whole command when this is no arithmetic
+            self.refuse(word.start, f"{name} is declared as a number, and what is assigned here may be none.")
         if array or before.integer or name in COMPUTED:
             value = unknown("changed", name, value)
         self._note(place, value)
-        if before.readonly:
-            self.finding(word.start, "readonly", f"{name} was made readonly before: this assignment fails.")
+        if before.readonly is not False:
+            self._protected(name, word, place, before, form, exported)
             return
         exporters = before.exporters
         if exported is None:
             exported = before.exported if before.exported or self.allexport is False else self.allexport
         elif exported:
             exporters = (*exporters, place)
+        elif form == "declare" and self.allexport is not False:
+            exported = self.allexport
         place.shown = exported is not False or place.shown
         self.state.put(
             name, Variable(value, True, exported, place, (), exporters, array, before.readonly, before.integer)
         )
+
+    def _protected(
+        self, name: str, word: Word, place: Place, before: Variable, form: str, exported: Optional[bool]
+    ) -> None:
+        """An assignment to a readonly name fails; ``export`` still exports it, ``declare`` does not."""
+        sentence = f"{name} was made readonly before: this assignment fails."
+        if form in ("export", "declare"):
+            self.finding(word.start, "readonly", sentence)
+        else:  # bash gives up the whole command then, whatever it is part of
+            self.refuse(word.start, sentence)
+        place.shown = place.shown or exported is True
+        if form == "export" and exported:
+            before = before._replace(exported=True, exporters=(*before.exporters, place))
+        if before.readonly is None:
+            place.conditional = True
+            before = before._replace(value=unknown("readonly", before.value, place.value), maybe=(*before.maybe, place))
+        self.state.put(name, before)
 
     def value_of(self, word: Word, value_start: int, form: str) -> Value:
         raw = word.raw[value_start:]
@@ -141,12 +164,12 @@ class Assignments:
     def fill(self, name: str, start: int, end: int, value: Value, form: str) -> None:
         """A command gives the variable a value that the script's text does not."""
         before = self.state.get(name)
-        if before.readonly:
+        if before.readonly is not False:
+            self.refuse(start, f"{name} was made readonly before: this command fails.")
             return
-        place = Place(name, start, end, start, -1, form)
+        array = before.array or form == "array"
+        place = Place(name, start, end, start, -1, "command" if form == "array" else form)
         place.shown = False
         place.order = self.order
         exported = before.exported if before.exported or self.allexport is False else self.allexport
-        self.state.put(
-            name, Variable(value, True, exported, place, (), before.exporters, before.array, False, before.integer)
-        )
+        self.state.put(name, Variable(value, True, exported, place, (), before.exporters, array, False, before.integer))

@@ -9,12 +9,13 @@ commands that give variables values that only a run can tell.
 from __future__ import annotations
 
 import re
-from typing import Optional
+from typing import Callable, Optional
 
 from .assignments import ASSIGNMENT, Assignments
-from .launch import engine_words, environment_words, exec_words
+from .expansion import expand
+from .launch import INSIDE, engine_words, environment_words, exec_words
 from .nodes import Simple, Word
-from .state import COMPUTED, Value, Variable, unknown
+from .state import COMPUTED, Value, Variable, concatenated, unknown
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _ARITHMETIC = re.compile(r"(?:\+\+|--)[ \t]*([A-Za-z_]\w*)|([A-Za-z_]\w*)[ \t]*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))")
@@ -46,6 +47,8 @@ class Commands(Assignments):
         for word in (*command.assigns, *command.words, *command.redirects):
             if "${" in word.raw and "=" in word.raw and (word not in command.assigns or command.words):
                 self.defaults(word)
+            if ("(" in word.raw or "`" in word.raw) and INSIDE.search(word.raw):
+                self.refuse(word.start, "An engine seems to be started inside a substitution here.")
         if not command.words:
             for word in command.assigns:
                 self.assign(word, "assignment", None)
@@ -76,7 +79,7 @@ class Commands(Assignments):
         elif name == "set":
             self._set(rest)
         elif name in _FILLING:
-            self._fill(name, rest)
+            self._fill(name, command.start, rest)
         elif name == "exec":
             self._exec(command, rest)
         elif name == "exit":
@@ -100,7 +103,7 @@ class Commands(Assignments):
             self.refuse(command.start, "What this export does is only known when the script runs.")
             return
         named = {match.group(1) for match in (ASSIGNMENT.match(word.raw) for word in command.assigns) if match}
-        self._names(words, "export", "n" not in flags, named)
+        self._names(words, "export", "n" not in flags, named, lambda word: None)
 
     def _options(self, words: list[Word]) -> tuple[list[Word], str]:
         """The words behind the options, and the options' letters (``+x`` gives ``+x``, unknown ones ``?``)."""
@@ -117,41 +120,55 @@ class Commands(Assignments):
                 flags += "".join("+" + letter for letter in text[1:]) if text[0] == "+" else text[1:]
         return [], flags
 
-    def _names(self, words: list[Word], form: str, exported: Optional[bool], named: set[str]) -> None:
+    def _names(
+        self, words: list[Word], form: str, exported: Optional[bool], named: set[str], after: Callable[[Word], None]
+    ) -> None:
         # bash expands all words before the command sees the first of them
-        values: list[Optional[Value]] = []
+        values: list[tuple[bool, Value]] = []
         for word in words:
             match = ASSIGNMENT.match(word.raw)
-            values.append(self.value_of(word, match.end(), form) if match else None)
-        for word, value in zip(words, values):
-            if value is not None:
-                self.assign(word, form, exported, value)
-                continue
-            text = self.text_of(word)
-            if text is None:
-                self.finding(word.start, "unknown-names", f"Which names {word.raw} exports is only known at run time.")
-                continue
-            match = ASSIGNMENT.match(text)
-            if match and not match.group(2):
-                self._quoted(word, text, match, form, exported)
-            elif _IDENTIFIER.match(text):
-                if text in named:
-                    self.refuse(word.start, f"{text} is given in front of a command that exports it.")
-                self._export_name(text, word, form, exported)
+            if match:
+                values.append((True, self.value_of(word, match.end(), form)))
             else:
-                self.finding(word.start, "not-a-name", f"{word.raw} is not a name that bash can export.")
+                values.append((False, expand(word.raw, self.state, assignment=False, braces=True)))
+        for word, (assigns, value) in zip(words, values):
+            if assigns:
+                self.assign(word, form, exported, value)
+            else:
+                self._named(word, value, form, exported, named)
+            after(word)
 
-    def _quoted(self, word: Word, text: str, match: re.Match[str], form: str, exported: Optional[bool]) -> None:
+    def _named(self, word: Word, whole: Value, form: str, exported: Optional[bool], named: set[str]) -> None:
+        """One word of ``export`` or ``declare`` that is not written as an assignment: a name, or quoted."""
+        text = whole if isinstance(whole, str) else whole[0] if isinstance(whole[0], str) else ""
+        match = ASSIGNMENT.match(text)
+        if match and not match.group(2):
+            rest = () if isinstance(whole, str) else whole[1:]
+            self._quoted(word, concatenated([text[match.end() :], rest]), match, form, exported)
+        elif not isinstance(whole, str):
+            self.finding(word.start, "unknown-names", f"Which names {word.raw} exports is only known at run time.")
+        elif _IDENTIFIER.match(text):
+            if text in named:
+                self.refuse(word.start, f"{text} is given in front of a command that exports it.")
+            self._export_name(text, word, form, exported)
+        else:
+            self.finding(word.start, "not-a-name", f"{word.raw} is not a name that bash can export.")
+
+    def _quoted(self, word: Word, value: Value, match: re.Match[str], form: str, exported: Optional[bool]) -> None:
         """``export "NAME=value"``."""
         name = match.group(1)
         before = self.state.get(name)
         place = self.place(name, word.start, word.end, word.start, 0, form)
-        value: Value = text[match.end() :]
+        if before.integer:
+            self.refuse(word.start, f"{name} is declared as a number, and what is assigned here may be none.")
         if match.group(3) == "+=" or before.array or before.integer or name in COMPUTED:
             value = unknown("changed", name, value, before.value)
         self._note(place, value)
-        if before.readonly:
+        if before.readonly is not False:
+            self._protected(name, word, place, before, form, exported)
             return
+        if exported is None or (form == "declare" and not exported):
+            exported = before.exported if before.exported or self.allexport is False else self.allexport
         place.shown = exported is not False
         exporters = (*before.exporters, place) if exported else before.exporters
         self.state.put(name, Variable(value, True, exported, place, (), exporters, before.array))
@@ -188,19 +205,18 @@ class Commands(Assignments):
         exported: Optional[bool] = False if "+x" in flags else (True if "x" in flags else None)
         frame = self.frame()
         local = frame is not None and command != "readonly" and "g" not in flags
-        for word in words:
-            match = ASSIGNMENT.match(word.raw)
-            text = match.group(1) if match else self.text_of(word)
-            if text is None or not _IDENTIFIER.match(text):
-                if text is None or not ASSIGNMENT.match(text):
-                    self.finding(word.start, "unknown-names", f"Which name {word.raw} declares is not known.")
+        named = [self._declared(word) for word in words]
+        for text, given in named:
+            if not text:
                 continue
             before = self.state.get(text)
             if local and frame:
                 frame[1].setdefault(text, before)
                 before = before._replace(readonly=False, array=False, integer=False)
-                if not match:
-                    before = before._replace(value="", set=False)
+                if not given:
+                    # a local name without a value hides the outer one from the script, not from its children
+                    hidden = unknown("local", before.value) if before.exported is not False else ""
+                    before = before._replace(value=hidden, set=None if before.exported is not False else False)
                 self.state.put(text, before)
             if set(flags.replace("+x", "")) & set("iluaA"):
                 self.state.put(
@@ -210,13 +226,26 @@ class Commands(Assignments):
                         array=before.array or bool(set(flags) & set("aA")),
                     ),
                 )
-        self._names(words, "declare", exported, set())
-        if command == "readonly" or "r" in flags:
-            for word in words:
-                match = ASSIGNMENT.match(word.raw)
-                text = match.group(1) if match else self.text_of(word)
-                if text and _IDENTIFIER.match(text):
-                    self.state.put(text, self.state.get(text)._replace(readonly=True))
+        readonly = command == "readonly" or "r" in flags
+
+        def protect(word: Word) -> None:
+            name = self._declared(word)[0] if readonly else ""
+            if name:
+                self.state.put(name, self.state.get(name)._replace(readonly=True))
+
+        self._names(words, "declare", exported, set(), protect)
+
+    def _declared(self, word: Word) -> tuple[str, bool]:
+        """The name that a word declares ('' when that is not known), and whether it gives a value too."""
+        match = ASSIGNMENT.match(word.raw)
+        if match:
+            return match.group(1), True
+        whole = expand(word.raw, self.state, assignment=False, braces=True)
+        text = whole if isinstance(whole, str) else whole[0] if isinstance(whole[0], str) else ""
+        match = ASSIGNMENT.match(text)
+        if match:
+            return match.group(1), True
+        return (text, False) if isinstance(whole, str) and _IDENTIFIER.match(text) else ("", False)
 
     def _unset(self, words: list[Word]) -> None:
         words, flags = self._options(words)
@@ -260,18 +289,29 @@ class Commands(Assignments):
             elif option in ("k", "keyword", "posix", "n", "noexec", "?") and on:
                 self.refuse(words[0].start, f"'set' changes how bash reads the script here ({option}).")
 
-    def _fill(self, command: str, words: list[Word]) -> None:
+    def _fill(self, command: str, start: int, words: list[Word]) -> None:
         """Commands that give variables values: each word that can be a name is taken for one."""
         if command in ("printf", "wait"):
             flag = "-v" if command == "printf" else "-p"
             words = [after for word, after in zip(words, words[1:]) if word.raw == flag]
+        form = "command"
+        implied = {
+            "getopts": ("OPTIND", "OPTARG"),
+            "mapfile": ("MAPFILE",),
+            "readarray": ("MAPFILE",),
+            "read": ("REPLY",),
+        }
+        for each in implied.get(command, ()):
+            self.fill(each, start, start, unknown("filled", each, start), form)
+        if command in ("mapfile", "readarray") or any(re.match(r"-[a-zA-Z]*a", word.raw) for word in words):
+            form = "array"
         for word in words:
             if command == "let":
                 self.arithmetic(word.raw, word.start)
                 continue
             name = self.text_of(word)
             if name and _IDENTIFIER.match(name):
-                self.fill(name, word.start, word.end, unknown("filled", name, word.start), "command")
+                self.fill(name, word.start, word.end, unknown("filled", name, word.start), form)
 
     def arithmetic(self, source: str, start: int) -> None:
         for match in _ARITHMETIC.finditer(source):

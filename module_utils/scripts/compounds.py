@@ -15,6 +15,7 @@ RESERVED = re.compile(
     r"(?=[ \t\n;&|()<>]|\\\n|\Z)"
 )
 _NAME = re.compile(r"[^ \t\n|&;()<>\\'\"$`]+")
+_COPROC_NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)[ \t]+(?=[({]|\[\[|(?:if|while|until|for|case|select)[ \t\n])")
 _NONE: frozenset[str] = frozenset()
 
 
@@ -233,6 +234,11 @@ class Compounds(Layout):
     def _coproc(self, at: int) -> Compound:
         coproc = Compound("coproc", at)
         start = self.blanks(at + 6)
+        coproc.name = "COPROC"
+        name = _COPROC_NAME.match(self.text, start)
+        if name:
+            coproc.name = name.group(1)
+            start = self.blanks(name.end())
         command = self.command(start)
         coproc.branches.append(Branch([], "", [Statement(start, command.end, [Pipeline([command], False)], [])]))
         coproc.end = command.end

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from typing import Optional
 
-from ..pdops_error import PdopsError
 from ..knobs import check_name, check_value
+from ..pdops_error import PdopsError
 from .analysis import Analysis, analyse
 from .placing import new_exports, with_value, without
 from .state import COMPUTED, Place, Variable

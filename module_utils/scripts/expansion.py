@@ -20,6 +20,7 @@ _DOUBLE_RUN = re.compile(r'[^"\\$`]+')
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BRACED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(:?[-=+?])?")
 _BRACES = re.compile(r"\{.*(?:,|\.\.).*\}", re.DOTALL)
+_QUOTED = re.compile(r"\$'(?:[^'\\]|\\.)*'|'[^']*'|\$?\"(?:[^\"\\]|\\.)*\"|\\.", re.DOTALL)
 _SPLIT = re.compile(r"[ \t\n*?\[\]\\]")
 _ANSI = {
     "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
@@ -89,13 +90,14 @@ class _Expansion:
             return unknown("braces", self.raw, self.state.mentioned(self.raw))
         value = self._pieces(0, len(self.raw), quoted=False, start=True)
         if self.split and not self.assignment:
-            return unknown("split", self.raw, value)
+            # the beginning is certain, for the sake of export "NAME"=$VALUE
+            certain = value if isinstance(value, str) else value[0] if value and isinstance(value[0], str) else ""
+            return concatenated([certain, Unknown(hash(("split", self.raw, value)))])
         return value
 
     def _unquoted_brace(self) -> bool:
         """Whether some opening brace is outside quotes and not a variable's: judged on the safe side."""
-        without = re.sub(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.", "", self.raw, flags=re.DOTALL)
-        return "{" in without.replace("${", "")
+        return "{" in _QUOTED.sub("", self.raw).replace("${", "")
 
     def _pieces(self, at: int, end: int, *, quoted: bool, start: bool = False) -> Value:
         raw = self.raw

@@ -18,8 +18,13 @@ _INTERPRETER = re.compile(r"(?:.*/)?(?:python[0-9.]*|torchrun|uv|uvx|sglang-rout
 _SERVING = re.compile(r"(?:.*/)?(?:sglang|vllm)\Z")
 _WRAPPER_NAMES = "numactl taskset nohup env setsid nice ionice chrt stdbuf time timeout sudo exec mpirun srun"
 _WRAPPERS = _WRAPPER_NAMES.split()
+_QUOTES = re.compile(r"\\\n|[\\'\"]")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _ENV_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+# An engine whose output the script takes: nobody does that, and it would not be found as a command.
+INSIDE = re.compile(
+    r"(?:\$\(|`|<\(|>\()[^)`]*\b(?:python[0-9.]*|torchrun|uv)[\\'\"]*[ \t]+[^)`]*(?:sglang\.launch_server|sglang_router|vllm\.entrypoints)"
+)
 
 
 class Environment(NamedTuple):
@@ -31,24 +36,31 @@ class Environment(NamedTuple):
     unclear: Optional[Word]
 
 
+def bare(raw: str) -> str:
+    """A word without its quotes and backslashes: near enough to know a program by."""
+    return _QUOTES.sub("", raw)
+
+
 def base_name(raw: str) -> str:
-    return raw.strip("'\"").rsplit("/", 1)[-1]
+    return bare(raw).rsplit("/", 1)[-1]
 
 
 def engine_words(raws: list[str]) -> bool:
     """Whether a command's words start an engine or a router (not: mention one)."""
     first = base_name(raws[0])
-    if raws[0].strip("\"'").startswith("$"):  # "$PYTHON" -m sglang.launch_server
-        return "-m" in raws[1:3] and any(_ENGINE.search(argument) for argument in raws[2:8])
+    if bare(raws[0])[:1] in ("$", "`"):  # "$PYTHON" -m sglang.launch_server, $NUMACTL python -m ...
+        if len(raws) > 1 and engine_words(raws[1:]):
+            return True
+        return "-m" in raws[1:3] and any(_ENGINE.search(bare(argument)) for argument in raws[2:8])
     if not (first in _WRAPPERS or _INTERPRETER.match(first) or _SERVING.match(first)):
         return False
     for index, raw in enumerate(raws):
-        word = raw.strip("'\"")
-        if _SERVING.match(word) and "serve" in raws[index + 1 :]:
+        word = bare(raw)
+        if _SERVING.match(word) and "serve" in map(bare, raws[index + 1 :]):
             return True
         if _INTERPRETER.match(word):
             rest = raws[index:]
-            return "-c" not in rest[:4] and any(_ENGINE.search(argument) for argument in rest[:8])
+            return "-c" not in rest[:4] and any(_ENGINE.search(bare(argument)) for argument in rest[:8])
     return False
 
 

@@ -104,7 +104,7 @@ class Variable(NamedTuple):
     maybe: tuple[Place, ...] = ()  # conditional places that may decide it after the origin
     exporters: tuple[Place, ...] = ()  # what exported the name
     array: bool = False
-    readonly: bool = False
+    readonly: Optional[bool] = False
     integer: bool = False
 
 
@@ -199,7 +199,7 @@ def joined(before: Variable, ways: list[Variable]) -> Variable:
         maybe=_places(before, ways),
         exporters=tuple(dict.fromkeys(place for way in ways for place in way.exporters)),
         array=any(way.array for way in ways),
-        readonly=any(way.readonly for way in ways),
+        readonly=first.readonly if len({way.readonly for way in ways}) == 1 else None,
         integer=any(way.integer for way in ways),
     )
 

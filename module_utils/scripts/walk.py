@@ -17,7 +17,8 @@ from .nodes import Command, Compound, Pipeline, Simple, Statement
 from .state import Variable, unknown
 
 # A script of any honest size needs far fewer; the bound is against functions that call each other.
-_MOST_STEPS = 400_000
+_MOST_STEPS = 200_000
+_DEEPEST_LOOPS = 5
 _DEEPEST_CALLS = 12
 
 
@@ -175,6 +176,9 @@ class Walk(Commands):
         if kind == "group":
             self.statements(command.branches[0].body)
         elif kind in ("subshell", "coproc"):
+            if kind == "coproc":
+                for name, form in ((command.name, "array"), (command.name + "_PID", "command")):
+                    self.fill(name, command.start, command.end, unknown("coproc", command.start), form)
             self._apart(lambda: self.statements(command.branches[0].body))
         elif kind == "if":
             self._if(command, 0)
@@ -228,7 +232,15 @@ class Walk(Commands):
             self.loops -= 1
             self.left = ""
 
-        self.branches([once], covered=False, guard=guard)
+        def rounds() -> None:
+            # a second round sees what the first has switched on; a third would see nothing new
+            once()
+            if not self.ended and self.loops < _DEEPEST_LOOPS:
+                once()
+
+        if self.loops >= _DEEPEST_LOOPS:
+            self.refuse(command.start, "Loops are nested too deeply here.")
+        self.branches([rounds], covered=False, guard=guard)
         self.left = left
 
     # -- functions

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""bash as the oracle: what would the serving process have seen?
+
+As cases/README.md says: a folder first on PATH whose python, python3 and so on leave their environment in a
+file, the file of each ``source`` replaced by an empty one, a scratch folder, a clean environment, a timeout.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from typing import Optional
+
+# Programs that stand for an engine: they leave their environment and end.
+_ENGINES = (
+    "python",
+    "python3",
+    "python3.11",
+    "python3.12",
+    "vllm",
+    "sglang",
+    "torchrun",
+    "sglang-router",
+    "uv",
+    "docker",
+)
+# Programs that only pass on: skip their options, run the rest.
+_PASSING = ("numactl",)
+# Programs that must do nothing here.
+_QUIET = ("nvidia-smi", "curl", "pkill", "sleep", "ip", "sysctl", "ray", "conda", "pip", "ulimit")
+# What bash itself puts into an environment.
+_BASE = frozenset((b"PATH", b"HOME", b"PWD", b"OLDPWD", b"SHLVL", b"_", b"COPROC_PID"))
+_SOURCE = re.compile(rb"(?m)((?:^|[;&|({]|\bthen|\bdo)[ \t]*(?:source|\.)[ \t]+)(\"[^\"\n]*\"|[^\s;&|#]+)")
+
+
+class Bash:
+    """A scratch folder in which scripts are run."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="pdops-oracle-")
+        self.root = self._folder.name
+        self.seen = os.path.join(self.root, "seen")
+        bin_folder = os.path.join(self.root, "bin")
+        os.mkdir(bin_folder)
+        engine = (
+            '#!/bin/sh\ncase "$1 $*" in -c*) ;; *launch_server*|*router*|*" serve "*|*api_server*|*sglang.srt*) '
+            f"exec /usr/bin/env -0 > '{self.seen}';; esac\n"
+        )
+        passing = '#!/bin/sh\nwhile [ $# -gt 0 ]; do case "$1" in -*) shift;; *) break;; esac; done\nexec "$@"\n'
+        for names, text in ((_ENGINES, engine), (_PASSING, passing), (_QUIET, "#!/bin/sh\nexit 0\n")):
+            for name in names:
+                path = os.path.join(bin_folder, name)
+                with open(path, "w") as file:
+                    file.write(text)
+                os.chmod(path, 0o755)
+        self.path = f"{bin_folder}:/usr/bin:/bin"
+        self.runs = 0
+
+    def close(self) -> None:
+        self._folder.cleanup()
+
+    def environment(
+        self, script: bytes, caller: Optional[Mapping[str, str]] = None, arguments: tuple[str, ...] = ()
+    ) -> Optional[dict[str, str]]:
+        """What the engine sees beyond what bash itself sets; None when no engine was started."""
+        self.runs += 1
+        work = os.path.join(self.root, "work")
+        if not os.path.isdir(work):
+            os.mkdir(work)
+        path = os.path.join(self.root, "script.sh")
+        with open(path, "wb") as file:
+            file.write(_SOURCE.sub(rb"\1/dev/null", script))
+        if os.path.exists(self.seen):
+            os.unlink(self.seen)
+        environment = {"PATH": self.path, "HOME": self.root, **(caller or {})}
+        reader, writer = os.pipe()
+        with subprocess.Popen(
+            ["bash", path, *arguments],
+            cwd=work,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(writer,),
+            start_new_session=True,
+        ) as process:
+            os.close(writer)
+            # the pipe ends when the last descendant has ended, also one in the background
+            ended = select.select([reader], [], [], 10.0)[0]
+            os.close(reader)
+            if not ended:
+                os.killpg(process.pid, signal.SIGKILL)
+                return None
+        if not os.path.exists(self.seen):
+            return None
+        with open(self.seen, "rb") as file:
+            entries = [entry.partition(b"=") for entry in file.read().split(b"\0") if entry]
+        return {os.fsdecode(name): os.fsdecode(value) for name, _, value in entries if name not in _BASE}
