@@ -25,16 +25,14 @@ def check(target: Target, look: Look) -> Verdict:
     status = look.manager.status(target.unit)
     seen = {"state": status.state, "detail": status.detail, "pid": status.pid, "started_ticks": status.started_ticks}
     main = status.main
-    if status.retrying:
-        return failed(f"{target.unit} died and {look.manager.name} starts it again: {status.detail}", **seen)
+    died = look.main if look.main is not None and look.main != main else None
+    if status.retrying or (main is not None and died is not None):
+        code = look.manager.last_exit(target.unit)
+        return failed(death(target.name, status, code), **seen, exit_code=code, died_pid=died.pid if died else None)
     if main is None:
         if status.state in ("activating", "deactivating"):
             return pending(f"{target.unit} is {status.detail}", **seen)
         return failed(f"{target.unit} does not run: {status.detail}", **seen)
-    if look.main is not None and look.main != main:
-        return failed(
-            f"the main process of {target.unit} was {look.main.pid} and is {main.pid}: it died in between", **seen
-        )
     if status.state == "deactivating":
         return pending(f"{target.unit} is being stopped", **seen)
     if main == target.not_process:

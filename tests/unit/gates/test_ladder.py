@@ -170,7 +170,9 @@ def test_a_change_of_the_main_process_within_gate_unit(supervisord):
     state = LadderState(memory={"began": 0.0, "gate_since": 0.0, "main": [1, 2]})
     state = run_ladder(one.target(), ["unit"], None, 0.5, state)
     assert state.outcome == "failed"
-    assert "was 1 and is" in state.last.said
+    assert "lab-decode died with " in state.last.said
+    assert "its service manager starts it again" in state.last.said
+    assert state.last.evidence["died_pid"] == 1
 
 
 def test_an_instance_that_does_not_run(supervisord):
