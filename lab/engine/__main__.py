@@ -44,12 +44,12 @@ async def _load(engine: Engine) -> int:
     begin = time.monotonic()
     whole_s = engine.settings.load_s + float(engine.faults.get("slow_load") or 0.0)
     say("Load weight begin. avail mem=0.00 GB (simulation)")
-    await asyncio.sleep(whole_s / 2)
+    await asyncio.sleep(whole_s / 4)  # well before the end, so that a refusal is not mistaken for a slow load
     for name, value in dict(engine.faults.get("refuse_start_with") or {}).items():
         if engine.env.get(name) == str(value):
             say(f"{_TRACEBACK}RuntimeError: simulated: the engine does not start with {name}={value}")
             return 3
-    await asyncio.sleep(whole_s / 2)
+    await asyncio.sleep(whole_s * 3 / 4)
     await engine.children.answer()
     engine.load_s = time.monotonic() - begin
     say(f"Load weight end. elapsed={engine.load_s:.2f} s")
@@ -77,7 +77,7 @@ async def _run(engine: Engine) -> int:
     prefills = Prefills(engine) if engine.role == "decode" else None
     if bootstrap is not None:  # before the load, as the real one
         await _listen(bootstrap.application(), host, options.number("disaggregation_bootstrap_port"))
-    engine.children.start()
+    engine.children.start(engine.settings.helper)
     tasks = [asyncio.create_task(engine.watch())]
     try:
         code = await _load(engine)
@@ -87,6 +87,8 @@ async def _run(engine: Engine) -> int:
         await _listen(Endpoints(engine, serving).application(), host, options.number("port"))
         tasks.append(asyncio.create_task(engine.run_batches()))
         engine.loaded = True
+        if engine.role == "prefill":
+            engine.publish()
         engine.status = "Up"
         say(f"Uvicorn running on http://{host}:{options.number('port')} (Press CTRL+C to quit)")
         say("The server is fired up and ready to roll!")

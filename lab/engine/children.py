@@ -1,6 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) 2026 the pdops authors
-"""The main process's side of its children: start, heartbeat, death, end."""
+"""The main process's side of its children: start, heartbeat, death, end.
+
+They are plain processes and no children of Python's multiprocessing: of that, all that an operator can see in the real
+engine is the resource tracker, a helper with the environment of the main process. It is the real one here too, and there
+with PDOPS_LAB_HELPER=1 only: without it the main process is the best source of what an engine has, which playbooks must
+cope with, and which their tests expect.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +18,7 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing import resource_tracker
 
 from .child import BEAT_S, HEART
 
@@ -26,7 +33,9 @@ class Children:
         self._descriptor = descriptor
         self._all: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self) -> None:
+    def start(self, helper: bool) -> None:
+        if helper:
+            resource_tracker.ensure_running()
         command = [sys.executable, "-m", "lab.engine.child"]
         own, heart = str(os.getpid()), self._descriptor
         self._all[SCHEDULER] = subprocess.Popen([*command, SCHEDULER, own, str(heart)], pass_fds=(heart,))

@@ -121,15 +121,18 @@ class Engine:
             stream.changed.set()
         self.running = [stream for stream in batch if not stream.done]
         self.metrics.count("realtime_tokens_total", len(batch), mode="decode")
+        self.metrics.count("cuda_graph_passes_total", 1, mode="decode_none")
         return len(batch)
 
     def publish(self) -> None:
         """The gauges that the real decode refreshes each decode_log_interval steps only."""
+        self.metrics.publish()
         self.metrics.gauge("num_running_reqs", len(self.running))
         self.metrics.gauge("num_queue_reqs", 0)
         self.metrics.gauge("gen_throughput", self.throughput)
         self.metrics.gauge("token_usage", 0.0)
-        self.metrics.gauge("num_retracted_reqs", 0)
+        for name in ("num_retracted_reqs", "num_paused_reqs"):
+            self.metrics.gauge(name, 0, pid=str(self.children.pid()))
         if self.role == "prefill":
             self.metrics.gauge("num_prefill_bootstrap_queue_reqs", self.queues["bootstrap"])
             self.metrics.gauge("num_prefill_inflight_queue_reqs", self.queues["inflight"])

@@ -13,7 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from .core import Engine
-from .options import VERSION
+from .options import VERSION, shape
 from .serving import Serving
 from .settings import registered
 
@@ -148,26 +148,29 @@ class Endpoints:
         """Asks the scheduler, without a timeout: hangs while that is wedged."""
         engine = self._engine
         await engine.children.answer()
+        top, inner = shape("top"), shape("internal")
         args = {**engine.options.shown, "page_size": engine.page_size()}
+        startup = {**args["startup_time"], "load_weight": engine.load_s, "scheduler_e2e": engine.load_s}
         internal: dict[str, Any] = {
             **args,
-            "startup_time": {"load_weight": engine.load_s, "scheduler_e2e": engine.load_s},
+            **inner,
+            "startup_time": startup,
             "effective_max_running_requests_per_dp": engine.options.number("max_running_requests"),
             "last_gen_throughput": engine.throughput,
-            "memory_usage": {"weight": 0.001, "kvcache": 0.002, "token_capacity": engine.capacity},
+            "memory_usage": {**inner["memory_usage"], "token_capacity": engine.capacity},
         }
+        del internal["env_vars"]
         if engine.settings.expose_env:
             internal["env_vars"] = registered(engine.env)
         told = {
             **args,
+            **top,
             "launch_command": engine.options.launch_command,
             "status": _STATUS[engine.status],
             "max_total_num_tokens": engine.capacity,
             "max_req_input_len": int(args["context_length"]) - 6,
             "internal_states": [internal],
-            "kv_events": None,
             "version": VERSION,
-            "frontend": "python",
         }
         return web.json_response(told)
 
@@ -224,6 +227,7 @@ class Endpoints:
         metrics.total("scheduler_idle_seconds_total", engine.idle_s)
         metrics.total("process_cpu_seconds_total", time.process_time(), "", component="tokenizer")
         metrics.gauge("max_total_num_tokens", engine.capacity)
+        metrics.gauge("context_len", engine.options.number("context_length"))
         metrics.gauge("page_size", engine.page_size())
         metrics.gauge("num_pages", engine.capacity // engine.page_size())
         for phase in ("load_weight", "scheduler_e2e", "tokenizer_e2e"):

@@ -8,20 +8,30 @@ healthy engine, it is not there.
 
 from __future__ import annotations
 
+import json
+import math
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
 Labels = tuple[tuple[str, str], ...]
-# Recorded from 0.5.23.
-_BUCKETS: dict[str, tuple[float, ...]] = {
-    "time_to_first_token_seconds": (0.1, 0.2, 0.4, 0.6, 0.8, 1, 2, 4, 6, 8, 10, 20, 40, 60, 80, 100, 200, 400),
-    "e2e_request_latency_seconds": (
-        0.1, 0.2, 0.4, 0.6, 0.8, 1, 2, 4, 6, 8, 10, 20, 40, 60, 80, 100, 200, 400, 600, 1200, 1800, 2400,
-    ),
-    "inter_token_latency_seconds": (0.002, 0.004, 0.006, 0.008, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.2, 0.4, 1, 2, 4, 8),
-    "queue_time_seconds": (0, 0.001, 0.005, 0.01, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 3000),
-}  # fmt: skip
+#: By family: type, scope, buckets, and the series of an idle prefill and decode (label sets, values). Condensed from
+#: recordings of 0.5.23; a family without series comes with the first request. Those of http_* are counted from zero.
+SHAPES: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "shapes" / "metrics.json").read_text())
+#: Not recorded.
+_INTER_TOKEN = (0.002, 0.004, 0.006, 0.008, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.2, 0.4, 1, 2, 4, 8)
 _KV_BUCKETS = (1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0)
+
+
+def _buckets(name: str) -> tuple[float, ...]:
+    if name == "inter_token_latency_seconds":
+        return _INTER_TOKEN
+    return tuple(SHAPES.get(name, {}).get("buckets", _KV_BUCKETS))
+
+
+def _number(value: float) -> str:
+    return "NaN" if math.isnan(value) else repr(float(value))
 
 
 class _Histogram:
@@ -46,6 +56,24 @@ class Metrics:
         self._values: dict[str, dict[Labels, float]] = {}
         self._kinds: dict[str, str] = {}
         self._histograms: dict[str, dict[Labels, _Histogram]] = {}
+        self._seed("prefill" if role == "prefill" else "decode", SHAPES)
+
+    def _seed(self, role: str, names: Iterable[str]) -> None:
+        """What an idle engine of this role shows. What has moved since stays."""
+        for name in names:
+            shape = SHAPES[name]
+            for series in shape.get(role, ()):
+                if shape["type"] == "histogram":
+                    self._histogram(name, shape["scope"], series)
+                    continue
+                labels, value = series
+                self._kinds.setdefault(name, shape["type"])
+                key = self._labels(shape["scope"], labels)
+                self._values.setdefault(name, {}).setdefault(key, float(value))
+
+    def publish(self) -> None:
+        """The scheduler's gauges, which a decode shows only after its first decode_log_interval steps."""
+        self._seed("prefill", (name for name, shape in SHAPES.items() if shape["type"] == "gauge"))
 
     def _labels(self, scope: str, labels: Mapping[str, str]) -> Labels:
         """scope: "rank" for the scheduler's, "request" for the tokenizer manager's, "" for none."""
@@ -67,18 +95,21 @@ class Metrics:
         self.gauge(name, value, scope, **labels)
         self._kinds[name] = "counter"
 
-    def observe(self, name: str, value: float, scope: str = "rank", **labels: str) -> None:
+    def _histogram(self, name: str, scope: str, labels: Mapping[str, str]) -> _Histogram:
         series = self._histograms.setdefault(name, {})
         key = self._labels(scope, labels)
         if key not in series:
-            series[key] = _Histogram(_BUCKETS.get(name, _KV_BUCKETS))
-        series[key].observe(value)
+            series[key] = _Histogram(_buckets(name))
+        return series[key]
+
+    def observe(self, name: str, value: float, scope: str = "rank", **labels: str) -> None:
+        self._histogram(name, scope, labels).observe(value)
 
     def page(self) -> str:
         lines: list[str] = []
         for name, series in self._values.items():
             lines.append(f"# TYPE sglang:{name} {self._kinds[name]}")
-            lines += [f"sglang:{name}{_text(labels)} {value!r}" for labels, value in series.items()]
+            lines += [f"sglang:{name}{_text(labels)} {_number(value)}" for labels, value in series.items()]
         for name, histograms in self._histograms.items():
             lines.append(f"# TYPE sglang:{name} histogram")
             for labels, histogram in histograms.items():

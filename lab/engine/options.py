@@ -11,12 +11,21 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 VERSION = "0.5.23-simulation"
-# What the real engine reports when nothing is said (recorded from 0.5.23); the rest of its 400 fields is left out.
+_RECORDED: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "shapes" / "server_info.json").read_text())
+
+
+def shape(part: str) -> dict[str, Any]:
+    """A part of the /server_info of an idle decode, recorded from 0.5.23: arguments, top (what is there once only), internal."""
+    return _RECORDED[part]
+
+
+# Where the recorded launch (a tiny model on CPU) had said something, what the real engine takes when nothing is said.
 DEFAULTS: dict[str, Any] = {
     "model_path": "/models/tiny",
     "tokenizer_path": None,
@@ -51,6 +60,7 @@ DEFAULTS: dict[str, Any] = {
     "host": "127.0.0.1",
     "port": 30000,
     "skip_server_warmup": False,
+    "sleep_on_idle": False,
     "api_key": None,
     "admin_api_key": None,
     "served_model_name": None,
@@ -171,7 +181,7 @@ def parse(argv: list[str]) -> Options:
             given[name] = words[0]
     if "config" in given:
         given = {**_config(str(given.pop("config"))), **given}
-    args = {**DEFAULTS, **given}
+    args = {**shape("arguments"), **DEFAULTS, **given}
     for name in _NUMBERS:
         if not isinstance(args[name], int) or isinstance(args[name], bool):
             raise BadFlag(f"argument --{name.replace('_', '-')}: invalid int value: {args[name]!r}")

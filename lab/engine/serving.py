@@ -94,6 +94,12 @@ class Serving:
             ("num_requests_total", 1),
         ):
             engine.metrics.count(name, amount, "request", is_streaming=word)
+        for name, amount in (
+            ("prompt_tokens_histogram", request.prompt_tokens),
+            ("uncached_prompt_tokens_histogram", request.prompt_tokens),
+            ("generation_tokens_histogram", stream.produced),
+        ):
+            engine.metrics.observe(name, amount, "request")
         engine.metrics.observe("e2e_request_latency_seconds", now - stream.begin, "request", is_streaming=word)
         first = (stream.first or now) - stream.begin
         engine.metrics.observe("time_to_first_token_seconds", first, "request", is_streaming=word)

@@ -6,6 +6,7 @@ PDOPS_LAB_LOAD_S     time to load, default 2: until then the port is closed
 PDOPS_LAB_HEALTH_S   least time of a /health, default 1 as the real one's
 PDOPS_LAB_CRASH_S    from a child's death to the end of the main process, default 5
 PDOPS_LAB_TOKEN_S    time per token of a single stream, default 0.02
+PDOPS_LAB_HELPER     1: with the resource tracker of Python's multiprocessing, as the real one (children.py)
 PDOPS_LAB_FAULTS     faults.json, may be absent; else faults.json in PDOPS_LAB_DIR; read again when it changes
 """
 
@@ -45,6 +46,7 @@ class Settings:
     waiting_timeout_s: float
     heartbeat_s: float
     heartbeat_failures: int
+    helper: bool
     expose_env: bool
     force_shutdown: bool
 
@@ -71,6 +73,7 @@ def read_settings(env: Mapping[str, str]) -> Settings:
         waiting_timeout_s=_seconds(env, "SGLANG_DISAGGREGATION_WAITING_TIMEOUT", 300.0),
         heartbeat_s=max(2.0, _seconds(env, "SGLANG_DISAGGREGATION_HEARTBEAT_INTERVAL", 5.0)),
         heartbeat_failures=max(1, int(_seconds(env, "SGLANG_DISAGGREGATION_HEARTBEAT_MAX_FAILURE", 2))),
+        helper=env.get("PDOPS_LAB_HELPER") == "1",
         expose_env=env.get("SGLANG_EXPOSE_OWN_ENV_VARS", "").lower() in truth,
         force_shutdown=env.get("SGL_FORCE_SHUTDOWN", "").lower() in ("true", "1"),
     )
