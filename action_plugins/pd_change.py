@@ -57,9 +57,10 @@ class ActionModule(ActionBase):
             change = state.get("change", {})
             if change.get("state") in ("rolled-back", "rollback-failed", "confirmed", "superseded"):
                 failed = change["state"] != "rolled-back"
-                # This run tells it now, so the next one need not.
-                told = {**status_args, "verb": "report", "ids": [change["id"]]}
-                self._execute_module(module_name="pdops.sglang.pd_change", module_args=told, task_vars=task_vars)
+                if not failed:
+                    # This run tells it now, so the next one need not; a rollback that failed is worth telling twice.
+                    told = {**status_args, "verb": "report", "ids": [change["id"]]}
+                    self._execute_module(module_name="pdops.sglang.pd_change", module_args=told, task_vars=task_vars)
                 return {
                     "failed": failed,
                     "changed": True,
