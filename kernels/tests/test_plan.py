@@ -258,7 +258,8 @@ def test_report_shows_the_fields_case(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_planning_imports_neither_torch_nor_triton() -> None:
     code = "import sys, pdops_kernels.plan_report as r; r.main([]); assert not {'torch', 'triton', 'numpy'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    src = str(Path(__file__).parents[1] / "src")
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, env={"PYTHONPATH": src})
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ def run(archs: list[int]) -> dict[str, Any]:
         cached += recorder.cached
     return {
         "ok": bool(rows) and not any(r["problems"] for r in rows), "triton": triton.__version__,
-        "budgets_of": BUDGET_TRITON, "compiled": compiled, "cached": cached, "seconds": round(time.monotonic() - start, 1),
+        "budgets_of": list(BUDGET_TRITON), "compiled": compiled, "cached": cached, "seconds": round(time.monotonic() - start, 1),
         "kernels": rows,
     }  # fmt: skip
 
