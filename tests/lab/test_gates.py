@@ -178,9 +178,11 @@ def test_a_knob_value_that_the_engine_refuses(faults: Gated) -> None:
         else:
             begin = time.monotonic()
             state = faults.climb("lab-decode", ENGINE, timeout_s=30)
-            assert time.monotonic() - begin < 8
+            assert time.monotonic() - begin < 20
             assert state.outcome == "failed"
-            assert "died with exit code" in state.results[-1].said or "BACKOFF" in state.results[-1].said
+            # Seen while it loads, between two tries of supervisord, or after the last one.
+            said = state.results[-1].said
+            assert "died with exit code" in said or "does not run: FATAL" in said, said
             assert state.log_tail
     finally:
         script.write_text(before)
