@@ -45,7 +45,8 @@ class ActionModule(ActionBase):
         timeout = float(args.get("timeout", 1800))
         status_args = {key: args[key] for key in ("change_id", "instances", "state_dir") if key in args}
         status_args["verb"] = "status"
-        shown = 0
+        # What the change had done before is history; only the way back is shown.
+        shown = len(first.get("steps", []))
         state = first
         trouble = ""
         while True:
@@ -65,9 +66,9 @@ class ActionModule(ActionBase):
                     "failed": failed,
                     "changed": True,
                     "msg": change["reason"],
-                    "said": "the old state is back, " + _restored(steps),
-                    "change": change,
-                    "steps": steps,
+                    "said": change["reason"] if failed else "the old state is back, " + _restored(steps),
+                    "change": {} if failed else change,
+                    "steps": [] if failed else steps,
                 }
             if time.monotonic() - begin > timeout:
                 return {

@@ -110,7 +110,7 @@ class _Progress:
         self._pause_s = FIRST_LINE_S
         self._next_line = self._begin + FIRST_LINE_S
         self._lost_told = False
-        self._waiting: dict[str, Any] = {"gate": "", "said": "no answer of the machine yet"}
+        self._waiting: dict[str, Any] = {"gate": "", "said": "the machine is being asked"}
         self._lock = threading.Lock()
 
     @contextlib.contextmanager

@@ -8,7 +8,8 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.pdops.sglang.plugins.module_utils.asked import VERBS, read_asked
+from ansible.utils.vars import load_extra_vars
+from ansible_collections.pdops.sglang.plugins.module_utils.asked import VERBS, check_extra_names, read_asked
 from ansible_collections.pdops.sglang.plugins.module_utils.change.record import new_change_id
 from ansible_collections.pdops.sglang.plugins.module_utils.deployment import instance_from_dict
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
@@ -37,6 +38,7 @@ class ActionModule(ActionBase):
             }
         )
         try:
+            check_extra_names(load_extra_vars(self._loader))
             instances = [instance_from_dict(item) for item in given["instances"]]
             asked = read_asked(given["verb"], given["asked"], instances)
             if given["infos"] is None:

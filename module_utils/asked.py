@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -61,6 +62,22 @@ def _flag(given: Mapping[str, Any], key: str, default: bool) -> bool:
     if str(value).lower() in ("no", "false", "0", "off"):
         return False
     raise PdopsError(f"{key}={value} is not yes or no.")
+
+
+#: What an operator may give with -e; other names are the inventory's and the roles' affair.
+PARAMETERS = ("knob", "value", "from", "instance", "role", "scope", "state", "expect_only", "take_over")
+
+
+def check_extra_names(names: Iterable[str]) -> None:
+    """Refuse an extra variable that looks like a slip of the pen for one of ``PARAMETERS``; Ansible would ignore it."""
+    for name in names:
+        if name == "_raw_params":
+            raise PdopsError(
+                'a value with a blank was cut by -e: give it as JSON, for instance -e \'{"value": "a b"}\', or quote it twice.'
+            )
+        close = difflib.get_close_matches(name, PARAMETERS, n=1, cutoff=0.75)
+        if name not in PARAMETERS and close:
+            raise PdopsError(f"-e {name}= is unknown; did you mean {close[0]}=?")
 
 
 def read_asked(verb: str, given: Mapping[str, Any], instances: list[Instance]) -> Asked:

@@ -156,9 +156,22 @@ class _Look:
                     continue
                 if self.asked.value is not None and value != self.asked.value:
                     continue
-                edits.append(self.edit(knob, source, value, "restored"))
+                edits.append(
+                    {**self.edit(knob, source, value, "restored"), "other_values": self.other_values(knob, value)}
+                )
                 break
         return edits
+
+    def other_values(self, knob: str, taken: str) -> dict[str, str]:
+        """Values that other sources have, each with the best source that has it."""
+        if self.asked.value is not None or self.asked.source is not None:
+            return {}
+        found: dict[str, str] = {}
+        for source in self.chosen():
+            value = _values(read_script(source.content)).get(knob)
+            if value is not None and value not in (taken, self.now.get(knob)):
+                found.setdefault(value, source.told)
+        return found
 
     def settable(self) -> list[dict[str, Any]]:
         knob = str(self.asked.knob)
@@ -218,6 +231,9 @@ class _Look:
             "skipped_sources": list(self.skipped),
             "source_known": bool(self.chosen()),
             "intended": dict(self.now),
+            "known_knobs": sorted(
+                {name for source in self.sources for name in _values(read_script(source.content))} | set(self.now)
+            ),
             "running": running,
             "stale": self._stale(running),
             "edits": edits,

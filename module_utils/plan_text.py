@@ -36,7 +36,7 @@ def plan_lines(plan: Plan, instances: list[Instance]) -> list[str]:
         lines += [f"  {name}: {plan.why.get(name, '')}" for name in plan.restart]
         worst = sum(by_name[name].load_timeout_s for name in plan.restart)
         lines.append(
-            f"  requests fail from the router's stop until its gates pass; at most {worst:.0f} s of loading are waited for"
+            f"  requests fail from the stop of {plan.restart[-1]} until all gates pass; at most {worst:.0f} s of loading are waited for"
         )
     else:
         lines.append("restart nothing")

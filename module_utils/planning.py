@@ -9,10 +9,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .asked import Asked
-from .deployment import Instance, start_order
+from .deployment import Instance
 from .pdops_error import PdopsError
-
-Info = Mapping[str, Any]
+from .sight import Info, Sight, meant, refuse_unknown_knob, refuse_unknown_source, refuse_unreadable
 
 
 @dataclass(frozen=True)
@@ -48,31 +47,6 @@ class Plan:
         return {**data, "changed": self.changed}
 
 
-class Sight:
-    """What the machines said, joined per instance."""
-
-    def __init__(self, instances: list[Instance], infos: list[Info]) -> None:
-        self.instances = start_order(instances)
-        self.infos = infos
-        self.by_name: dict[str, Mapping[str, Any]] = {}
-        for info in infos:
-            self.by_name.update(info["instances"])
-        missing = [item.name for item in self.instances if item.name not in self.by_name]
-        if missing:
-            raise PdopsError(
-                f"nothing is known of {', '.join(missing)}: its machine did not answer; nothing was changed."
-            )
-
-    def called(self, name: str) -> str:
-        """The role where it is the only one of its kind, else the instance's name."""
-        role = next(item.role for item in self.instances if item.name == name)
-        alone = sum(item.role == role for item in self.instances) == 1
-        return role if alone else name
-
-    def open_changes(self) -> list[Mapping[str, Any]]:
-        return [info["open_change"] for info in self.infos if info.get("open_change")]
-
-
 def _shown(value: str | None) -> str:
     return "unset" if value is None else f"={value}"
 
@@ -101,9 +75,10 @@ def _left_behind(sight: Sight, take_over: str | None, reading_only: bool) -> tup
                 f"at {change['ended']}: {change['reason']}"
             )
     for change in sight.open_changes():
+        dead = change["free"] or change["controller_gone"]
         told = (
             f"change {change['id']} of {change['who']} ({change['summary']}), open since {change['opened']}, "
-            f"stopped after '{change['last_step']}'"
+            f"{'stopped after' if dead else 'is under way, now at'} '{change['last_step']}'"
         )
         if not reading_only and (change["free"] or (take_over == change["id"] and change["state"] == "open")):
             why = "its controller is gone" if change["controller_gone"] else "nobody leads it any more"
@@ -156,27 +131,12 @@ def _stale(sight: Sight, asked: Asked) -> list[dict[str, Any]]:
     return rows
 
 
-def _refuse_unknown_source(sight: Sight, asked: Asked) -> None:
-    wanted = [item.name for item in sight.instances if asked.wants(item)]
-    if asked.source is None or any(sight.by_name[name].get("source_known") for name in wanted):
-        return
-    listed = [f"{source['told']} of {name}" for name in wanted for source in sight.by_name[name].get("sources", [])]
-    raise PdopsError(
-        f"from={asked.source} is no version and no backup of a script; there are: {', '.join(listed) or 'none'}."
-    )
-
-
-def _unreadable(sight: Sight, asked: Asked) -> None:
-    for item in sight.instances:
-        error = sight.by_name[item.name].get("error")
-        if error and asked.wants(item):
-            raise PdopsError(f"{item.name}: {error}")
-
-
 def _restore(deployment: str, sight: Sight, asked: Asked) -> Plan:
-    _unreadable(sight, asked)
-    _refuse_unknown_source(sight, asked)
+    refuse_unreadable(sight, asked)
     edits = _candidates(sight, asked)
+    if not edits:
+        refuse_unknown_knob(sight, asked)
+        refuse_unknown_source(sight, asked)
     if len({(edit["instance"], edit["knob"]) for edit in edits}) > 1:
         raise PdopsError(_several(sight, edits))
     if edits:
@@ -260,9 +220,12 @@ def _scope_of_edit(sight: Sight, asked: Asked, names: list[str]) -> str:
 
 def _edit_named(deployment: str, sight: Sight, asked: Asked) -> Plan:
     """set and revert: the machines offer at most one edit per instance for the named knob."""
-    _unreadable(sight, asked)
-    _refuse_unknown_source(sight, asked)
+    refuse_unreadable(sight, asked)
     edits = _candidates(sight, asked)
+    if not edits:
+        if asked.verb == "revert":
+            refuse_unknown_knob(sight, asked)
+        refuse_unknown_source(sight, asked)
     if asked.verb == "set" and not asked.instances and asked.role is None:
         known = [
             item.name
@@ -303,7 +266,7 @@ def _edit_plan(deployment: str, sight: Sight, asked: Asked, edits: list[dict[str
     for edit in edits:
         name = edit["instance"]
         value = edit["after"]
-        told.append(f"{edit['knob']}{f'={value}' if value is not None else ' (unset)'} on {sight.called(name)}")
+        told.append(f"{edit['knob']}{f'={value}' if value is not None else ' (now unset)'} on {sight.called(name)}")
         expect.setdefault(name, {})[edit["knob"]] = value
         if not edit.get("in_effect"):
             why[name] = "its script changes"
@@ -315,7 +278,9 @@ def _edit_plan(deployment: str, sight: Sight, asked: Asked, edits: list[dict[str
         edits=tuple(edits),
         expect=expect,
         why=why,
-        warnings=tuple(sentence for edit in edits for sentence in edit.get("warnings", [])),
+        warnings=tuple(
+            sentence for edit in edits for sentence in (*edit.get("warnings", []), *_beside(sight, asked, edit))
+        ),
     )
     if not late:
         # Judged on three things: intended, file, running process. The process has it already.
@@ -331,6 +296,20 @@ def _edit_plan(deployment: str, sight: Sight, asked: Asked, edits: list[dict[str
     return Plan(**{**plan.__dict__, "warnings": (*plan.warnings, *others)})
 
 
+def _beside(sight: Sight, asked: Asked, edit: Mapping[str, Any]) -> list[str]:
+    """What an operator should know of an edit before it is made."""
+    told = []
+    others = edit.get("other_values") or {}
+    if others:
+        listed = ", ".join(f"{value} ({where})" for value, where in others.items())
+        told.append(f"other values of {edit['knob']} on record: {listed}; choose with -e value= or -e from=")
+    if asked.verb == "set" and not (sight.by_name[edit["instance"]].get("knob") or {}).get("known"):
+        told.append(
+            f"{edit['knob']} is new on {sight.called(edit['instance'])}{meant(sight, [edit['instance']], edit['knob'])}"
+        )
+    return told
+
+
 def _stale_elsewhere(sight: Sight, edits: list[dict[str, Any]], restarted: tuple[str, ...]) -> list[str]:
     chosen = {(edit["instance"], edit["knob"]) for edit in edits}
     return [
@@ -341,12 +320,32 @@ def _stale_elsewhere(sight: Sight, edits: list[dict[str, Any]], restarted: tuple
     ]
 
 
+def _scope_of_named(sight: Sight, asked: Asked) -> str:
+    """What `-l`, `instance=` and `role=` mean for a restart: never more than was named."""
+    if not asked.instances and asked.role is None:
+        return "co"
+    roles = {item.role for item in sight.instances if asked.wants(item)}
+    named = {item.name for item in sight.instances if asked.wants(item)}
+    if (
+        len(roles) == 1
+        and named == {item.name for item in sight.instances if item.role in roles}
+        and roles != {"prefill"}
+    ):
+        return roles.pop()
+    if named == {item.name for item in sight.instances}:
+        return "co"
+    raise PdopsError(
+        f"{', '.join(sorted(named))} cannot be restarted by itself: a pair whose prefill was replaced meets afresh only when "
+        "decode restarts too; say -e scope=co (prefill, decode and router), scope=decode or scope=router without -l, role= and instance=."
+    )
+
+
 def _restart(deployment: str, sight: Sight, asked: Asked) -> Plan:
     for item in sight.instances:
         error = sight.by_name[item.name].get("error")
         if error:
             raise PdopsError(f"{item.name}: {error}")
-    scope = asked.scope or ("decode" if asked.role == "decode" else "router" if asked.role == "router" else "co")
+    scope = asked.scope or _scope_of_named(sight, asked)
     names = _in_scope(sight, scope)
     if asked.instances and not set(asked.instances) <= set(names):
         raise PdopsError(

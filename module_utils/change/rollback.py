@@ -121,7 +121,7 @@ def roll_back(book: Book, change_id: str) -> rules.Record:
             prove(instance, GATES[instance.role], instance.load_timeout_s)
             book.note_rollback(change_id, "serving", instance.name, f"after {time.monotonic() - begin:.1f} s")
     except PdopsError as error:
-        tail = "".join(f"\n  log: {line}" for line in error.details.get("log_tail", []))
+        tail = "".join(f"\n  log: {line}" for line in error.details.get("log_tail", [])[-5:])
         versions = ", ".join(
             f"{item['path']}: old {item['sha256_before'][:12]}, new {item['sha256_after'][:12]}"
             for item in record["files"]
@@ -129,8 +129,9 @@ def roll_back(book: Book, change_id: str) -> rules.Record:
         return book.set_state(
             change_id,
             "rollback-failed",
-            f"{reason}. THE ROLLBACK FAILED TOO: {error}{tail} Both versions are kept ({versions or 'no script was changed'}). "
-            "Put the cause right, then run ansible-playbook restart.yml",
+            f"THE ROLLBACK FAILED TOO: {error}{tail}\n"
+            f"Both versions are kept in {book.store.state_dir}/objects ({versions or 'no script was changed'}). "
+            f"Put the cause right, then run ansible-playbook restart.yml\nThe change was rolled back because: {reason}",
             ("rolling-back",),
         )
     return book.set_state(change_id, "rolled-back", reason, ("rolling-back",))

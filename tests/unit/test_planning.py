@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.pdops.sglang.plugins.module_utils.asked import read_asked
+from ansible_collections.pdops.sglang.plugins.module_utils.asked import check_extra_names, read_asked
 from ansible_collections.pdops.sglang.plugins.module_utils.deployment import Instance
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.plan_text import plan_lines
@@ -142,6 +142,10 @@ def test_restart_scopes() -> None:
     assert plan("restart", info(), scope="decode").restart == ("decode",)
     assert plan("restart", info(), scope="router").restart == ("router",)
     assert plan("restart", info(), role="decode").restart == ("decode",)
+    assert plan("restart", info(), instance="router").restart == ("router",)
+    assert plan("restart", info(), instance="prefill,decode,router").restart == ("prefill", "decode", "router")
+    with pytest.raises(PdopsError, match="prefill cannot be restarted by itself"):
+        plan("restart", info(), instance="prefill")
     with pytest.raises(PdopsError, match="is not in scope=router"):
         plan("restart", info(), scope="router", instance="decode")
 
@@ -225,6 +229,27 @@ def test_wrong_input_is_one_sentence_before_anything_is_looked_at(verb: str, giv
     with pytest.raises(PdopsError) as refused:
         read_asked(verb, given, instances())
     assert words in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["scpoe", "instnce", "knbo", "_raw_params", "tak_over"])
+def test_a_misspelt_parameter_is_refused_and_not_ignored(name: str) -> None:
+    with pytest.raises(PdopsError, match=r"did you mean|as JSON"):
+        check_extra_names([name])
+
+
+def test_other_extra_variables_are_nobodys_business_here() -> None:
+    check_extra_names(["knob", "pd_load_timeout_s", "ansible_user", "my_own_variable", "take_over"])
+
+
+def test_a_knob_that_nobody_ever_had_is_a_slip_of_the_pen() -> None:
+    seen = {role: {"knob": {"known": False}, "known_knobs": [KNOB]} for role in ("prefill", "decode", "router")}
+    with pytest.raises(PdopsError, match=rf"did you mean {KNOB}\?"):
+        plan("restore", info(**seen), knob="SGLANG_SM120_MMA_TARGT_CTAS")
+
+
+def test_other_values_on_record_are_told() -> None:
+    made = plan("restore", info(decode={"edits": [edit(other_values={"768": "version abc"})]}))
+    assert any("other values of" in sentence and "768 (version abc)" in sentence for sentence in made.warnings)
 
 
 def test_a_unit_name_names_an_instance_too() -> None:

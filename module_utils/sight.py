@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""What the machines of a deployment said, joined per instance; and what can be refused by that alone."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from .asked import Asked
+from .deployment import Instance, start_order
+from .pdops_error import PdopsError
+
+Info = Mapping[str, Any]
+
+
+class Sight:
+    """What the machines said, joined per instance."""
+
+    def __init__(self, instances: list[Instance], infos: list[Info]) -> None:
+        self.instances = start_order(instances)
+        self.infos = infos
+        self.by_name: dict[str, Mapping[str, Any]] = {}
+        for info in infos:
+            self.by_name.update(info["instances"])
+        missing = [item.name for item in self.instances if item.name not in self.by_name]
+        if missing:
+            raise PdopsError(
+                f"nothing is known of {', '.join(missing)}: its machine did not answer; nothing was changed."
+            )
+
+    def called(self, name: str) -> str:
+        """The role where it is the only one of its kind, else the instance's name."""
+        role = next(item.role for item in self.instances if item.name == name)
+        alone = sum(item.role == role for item in self.instances) == 1
+        return role if alone else name
+
+    def open_changes(self) -> list[Mapping[str, Any]]:
+        return [info["open_change"] for info in self.infos if info.get("open_change")]
+
+
+def refuse_unknown_knob(sight: Sight, asked: Asked) -> None:
+    """A knob that no script, version or backup here ever had is a slip of the pen, and not "nothing to do"."""
+    wanted = [item.name for item in sight.instances if asked.wants(item)]
+    if asked.knob is None or any((sight.by_name[name].get("knob") or {}).get("known") for name in wanted):
+        return
+    raise PdopsError(
+        f"{asked.knob} is in no script, version or backup of {', '.join(wanted)}{meant(sight, wanted, asked.knob)}; "
+        "correct the name, or set it with set_knob.yml."
+    )
+
+
+def meant(sight: Sight, names: list[str], knob: str) -> str:
+    known = {other for name in names for other in sight.by_name[name].get("known_knobs", [])}
+    close = difflib.get_close_matches(knob, sorted(known), n=1, cutoff=0.8)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def refuse_unknown_source(sight: Sight, asked: Asked) -> None:
+    wanted = [item.name for item in sight.instances if asked.wants(item)]
+    if asked.source is None or any(sight.by_name[name].get("source_known") for name in wanted):
+        return
+    listed = [f"{source['told']} of {name}" for name in wanted for source in sight.by_name[name].get("sources", [])]
+    raise PdopsError(
+        f"from={asked.source} is no version and no backup of a script; there are: {', '.join(listed) or 'none'}."
+    )
+
+
+def refuse_unreadable(sight: Sight, asked: Asked) -> None:
+    for item in sight.instances:
+        error = sight.by_name[item.name].get("error")
+        if error and asked.wants(item):
+            raise PdopsError(f"{item.name}: {error}")
