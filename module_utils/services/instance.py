@@ -122,7 +122,10 @@ def bring(manager: ServiceManager, request: Request, check: bool = False) -> Dic
         return result
     strays = [] if before.running else manager.leftovers(request.unit)
     down = before.pid is None and before.state in ("inactive", "failed")
-    stop = request.state in ("stopped", "restarted") and not (down and not strays)
+    # What a service manager tries again and again is started afresh: its script may have been put right meanwhile.
+    stop = (request.state in ("stopped", "restarted") and not (down and not strays)) or (
+        request.state == "started" and before.retrying
+    )
     start = request.state == "restarted" or (request.state == "started" and not before.running)
     result["changed"] = stop or start
     if check or not result["changed"]:

@@ -145,6 +145,21 @@ def test_leftovers_of_a_crash_are_killed_before_a_start(supervisord, patient):
     assert bring(manager, Request("a", "stopped"))["changed"] is False
 
 
+def test_a_start_of_what_is_tried_again_and_again_begins_afresh(supervisord, patient, tmp_path):
+    """A retry that is just about to die says nothing about the script that was put right meanwhile."""
+    script = tmp_path / "serve.sh"
+    script.write_text("sleep 0.3; exit 3\n")
+    daemon = supervisord({"a": (f"/bin/bash {script}", "startretries=100")})
+    manager = manager_for("supervisor", str(daemon.config))
+    with pytest.raises(PdopsError, match="exit code 3"):
+        bring(manager, Request("a", "started"))
+    wait_for(lambda: manager.status("a").retrying)
+    script.write_text("exec sleep 60\n")
+    result = bring(manager, Request("a", "started"))
+    assert result["changed"]
+    assert result["after"]["pid"] is not None
+
+
 def test_killed_after_the_drain(supervisord):
     daemon = supervisord({"deaf": engine("--deaf")})
     manager = manager_for("supervisor", str(daemon.config))
