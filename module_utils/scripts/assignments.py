@@ -116,6 +116,8 @@ class Assignments:
         place.shown = place.shown or exported is True
         if form == "export" and exported:
             before = before._replace(exported=True, exporters=(*before.exporters, place))
+        elif form == "export":
+            before = before._replace(exported=False, exporters=())
         if before.readonly is None:
             place.conditional = True
             before = before._replace(value=unknown("readonly", before.value, place.value), maybe=(*before.maybe, place))

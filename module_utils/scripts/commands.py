@@ -22,7 +22,10 @@ _ARITHMETIC = re.compile(r"(?:\+\+|--)[ \t]*([A-Za-z_]\w*)|([A-Za-z_]\w*)[ \t]*(
 _EVALUATED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
 _EXPORTED = re.compile(r"\b(?:export|unset)[ \t]+(?:-[a-z]+[ \t]+)*([A-Za-z_][A-Za-z0-9_]*)")
 
+_HARMLESS = re.compile(r"[0-9]*(?:>>?[ \t]*/dev/null|>&[ \t]*[0-9]|<<)")
+_NO_ARITHMETIC = re.compile(r"\$\(\([^)]*[\\'@;`#.]")
 _DECLARING = ("declare", "typeset", "local", "readonly")
+_TELLING = ("export", "declare", "typeset", "local", "readonly", "unset", "set", "eval")
 _FILLING = ("read", "mapfile", "readarray", "getopts", "let", "wait", "printf")
 
 
@@ -49,7 +52,11 @@ class Commands(Assignments):
                 self.defaults(word)
             if ("(" in word.raw or "`" in word.raw) and INSIDE.search(word.raw):
                 self.refuse(word.start, "An engine seems to be started inside a substitution here.")
+            if "((" in word.raw and _NO_ARITHMETIC.search(word.raw):
+                self.refuse(word.start, "This arithmetic is not understood, and may fail.")
         if not command.words:
+            if command.assigns:
+                self._redirected(command)
             for word in command.assigns:
                 self.assign(word, "assignment", None)
             return
@@ -70,6 +77,8 @@ class Commands(Assignments):
         if plain and self._function(name, command):
             return
         rest = words[1:]
+        if name in _TELLING:
+            self._redirected(command)
         if name == "export":
             self._export(rest, command)
         elif name in _DECLARING:
@@ -95,9 +104,15 @@ class Commands(Assignments):
 
     # -- export and relatives
 
+    def _redirected(self, command: Simple) -> None:
+        """A redirection that fails keeps the command from doing anything."""
+        for redirect in command.redirects:
+            if not _HARMLESS.match(redirect.raw):
+                self.refuse(redirect.start, f"{redirect.raw} may fail, and then this command does nothing.")
+
     def _export(self, words: list[Word], command: Simple) -> None:
-        words, flags = self._options(words)
-        if "f" in flags or "p" in flags:
+        words, flags = self._options(words, "fnp")
+        if flags is None or "f" in flags or "p" in flags:
             return
         if "?" in flags:
             self.refuse(command.start, "What this export does is only known when the script runs.")
@@ -105,19 +120,27 @@ class Commands(Assignments):
         named = {match.group(1) for match in (ASSIGNMENT.match(word.raw) for word in command.assigns) if match}
         self._names(words, "export", "n" not in flags, named, lambda word: None)
 
-    def _options(self, words: list[Word]) -> tuple[list[Word], str]:
-        """The words behind the options, and the options' letters (``+x`` gives ``+x``, unknown ones ``?``)."""
+    def _options(self, words: list[Word], allowed: str) -> tuple[list[Word], Optional[str]]:
+        """The words behind the options, and the options' letters (``+x`` gives ``+x``, unknown ones ``?``).
+
+        None instead of the letters when bash refuses one of them, and so the whole command.
+        """
         flags = ""
         for index, word in enumerate(words):
-            if word.raw[:1] not in ("-", "+") or len(word.raw) == 1:
+            if word.raw[:1] not in "-+'\"\\$":
                 return words[index:], flags
             text = self.text_of(word)
             if text == "--":
                 return words[index + 1 :], flags
-            if text is None:
+            if text is None and word.raw[:1] in "-+":
                 flags += "?"
-            else:
-                flags += "".join("+" + letter for letter in text[1:]) if text[0] == "+" else text[1:]
+                continue
+            if not text or len(text) == 1 or text[0] not in "-+" or (text[0] == "+" and "+" not in allowed):
+                return words[index:], flags
+            if any(letter not in allowed for letter in text[1:]):
+                self.finding(word.start, "not-understood", f"{word.raw} is no option here: the command fails.")
+                return [], None
+            flags += "".join("+" + letter for letter in text[1:]) if text[0] == "+" else text[1:]
         return [], flags
 
     def _names(
@@ -167,8 +190,10 @@ class Commands(Assignments):
         if before.readonly is not False:
             self._protected(name, word, place, before, form, exported)
             return
-        if exported is None or (form == "declare" and not exported):
+        if exported is None:
             exported = before.exported if before.exported or self.allexport is False else self.allexport
+        elif form == "declare" and not exported and self.allexport is not False:
+            exported = self.allexport
         place.shown = exported is not False
         exporters = (*before.exporters, place) if exported else before.exporters
         self.state.put(name, Variable(value, True, exported, place, (), exporters, before.array))
@@ -193,7 +218,9 @@ class Commands(Assignments):
         self.state.put(name, variable)
 
     def _declare(self, command: str, start: int, words: list[Word]) -> None:
-        words, flags = self._options(words)
+        words, flags = self._options(words, "aAfFgiIlnrtuxp+" if command != "readonly" else "aAfp")
+        if flags is None:
+            return
         if "?" in flags or "n" in flags.replace("+n", ""):
             self.refuse(words[0].start if words else start, f"This {command} is not understood.")
             return
@@ -248,8 +275,8 @@ class Commands(Assignments):
         return (text, False) if isinstance(whole, str) and _IDENTIFIER.match(text) else ("", False)
 
     def _unset(self, words: list[Word]) -> None:
-        words, flags = self._options(words)
-        if "f" in flags:
+        words, flags = self._options(words, "fvn")
+        if flags is None or "f" in flags:
             return
         for word in words:
             name = self.text_of(word)

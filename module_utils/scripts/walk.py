@@ -174,7 +174,10 @@ class Walk(Commands):
             return
         kind = command.kind
         if kind == "group":
-            self.statements(command.branches[0].body)
+            if any("<" in redirect.raw and "<<" not in redirect.raw for redirect in command.redirects):
+                self.branches([partial(self.statements, command.branches[0].body)], covered=False, guard="")
+            else:
+                self.statements(command.branches[0].body)
         elif kind in ("subshell", "coproc"):
             if kind == "coproc":
                 for name, form in ((command.name, "array"), (command.name + "_PID", "command")):

@@ -18,6 +18,7 @@ _DOUBLE_RUN = re.compile(r'[^"\\$`]+')
 _BRACE_HEAD = re.compile(r"\$\{[!#]?(?:[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[-@*#?$!])(?:\[[^\]\n]*\])?")
 _VALUE_OPERATOR = re.compile(r":?[-=?+]|\}|\Z")
 _ARRAY_HEAD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^\]\n]*\])?\+?=\Z")
+_AFTER_NAME = tuple("}:-=?+#%/^,@~*")
 _ENDS = frozenset(" \t\n|&;()")
 _DEEPEST = 50
 
@@ -171,6 +172,8 @@ def brace_end(scanner: Scanner, at: int, quoted: bool) -> int:
     text = scanner.text
     head = _BRACE_HEAD.match(text, at)
     if head is None:
+        raise Trouble(at, "this ${...} is not understood")
+    if text[head.end() : head.end() + 1] not in _AFTER_NAME:
         raise Trouble(at, "this ${...} is not understood")
     # Inside double quotes a single quote in ${A:-it's} is a plain character, in ${A#'x'} it quotes.
     literal_single = quoted and _VALUE_OPERATOR.match(text, head.end()) is not None

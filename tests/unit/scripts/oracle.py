@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import select
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -61,6 +62,7 @@ class Bash:
                 os.chmod(path, 0o755)
         self.path = f"{bin_folder}:/usr/bin:/bin"
         self.runs = 0
+        os.mkdir(os.path.join(self.root, "work"))
 
     def close(self) -> None:
         self._folder.cleanup()
@@ -71,7 +73,8 @@ class Bash:
         """What the engine sees beyond what bash itself sets; None when no engine was started."""
         self.runs += 1
         work = os.path.join(self.root, "work")
-        if not os.path.isdir(work):
+        if os.listdir(work):  # a file left by an earlier script may match a pattern of this one
+            shutil.rmtree(work)
             os.mkdir(work)
         path = os.path.join(self.root, "script.sh")
         with open(path, "wb") as file:
