@@ -81,6 +81,9 @@ class ActionModule(ActionBase):
                     module_name="pdops.sglang.pd_change", module_args=status_args, task_vars=task_vars
                 )
                 trouble = f" ({state.get('msg')})" if state.get("failed") else ""
+                if state.get("guard_alive") is False and state["change"]["state"] == "rolling-back":
+                    # The guard was killed at its work: the same verb starts another, which begins from the top.
+                    self._execute_module(module_name="pdops.sglang.pd_change", module_args=args, task_vars=task_vars)
             except AnsibleConnectionFailure as error:
                 trouble = f" ({error})"
                 self._connection.reset()

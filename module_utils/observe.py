@@ -23,20 +23,10 @@ from .scripts.diffing import changed_lines
 from .scripts.reading import Reading, read_script
 from .services import manager_for
 from .services.base import ServiceManager, UnitStatus
+from .store.atomic import read_regular
+from .store.backups import MOST_BYTES
 from .store.sources import Source, sources_of
 from .store.store import Store
-
-
-def _read(path: str) -> bytes:
-    try:
-        with open(path, "rb") as source:
-            return source.read()
-    except FileNotFoundError:
-        raise PdopsError(f"the serve script {path} does not exist; correct pd_serve_script in the inventory.") from None
-    except OSError as error:
-        raise PdopsError(
-            f"the serve script {path} cannot be read ({error.strerror}); run with become or as its owner."
-        ) from None
 
 
 def _matches(source: Source, wanted: str) -> bool:
@@ -75,7 +65,7 @@ class _Look:
         self.instance = instance
         self.store = store
         self.asked = asked
-        self.content = _read(instance.serve_script)
+        self.content = read_regular(instance.serve_script, MOST_BYTES)
         self.reading = read_script(self.content)
         self.now = _values(self.reading)
         former = sources_of(instance.serve_script, store)

@@ -150,6 +150,8 @@ def _restore(deployment: str, sight: Sight, asked: Asked) -> Plan:
         )
     if stale:
         return _stale_plan(deployment, sight, asked, stale[0])
+    if not sight.open_changes():
+        _refuse_when_down(sight)
     return Plan(deployment, "restore", _nothing_to_restore(sight, asked), nothing=_nothing_to_restore(sight, asked))
 
 
@@ -162,6 +164,20 @@ def _several(sight: Sight, edits: list[dict[str, Any]]) -> str:
         f"{len(edits)} knobs could be restored, so name one: {listed}. "
         f"Type for instance: ansible-playbook restore_knob.yml -e knob={edits[0]['knob']} -e instance={edits[0]['instance']}"
     )
+
+
+def _refuse_when_down(sight: Sight) -> None:
+    """Nothing to edit is not "nothing to do" while an instance does not run."""
+    down = [
+        item.name
+        for item in sight.instances
+        if "unit" in sight.by_name[item.name] and sight.by_name[item.name]["unit"]["pid"] is None
+    ]
+    if down:
+        raise PdopsError(
+            f"no script is to be changed, but {', '.join(down)} {'does' if len(down) == 1 else 'do'} not run; "
+            "bring the deployment up with ansible-playbook restart.yml"
+        )
 
 
 def _nothing_to_restore(sight: Sight, asked: Asked) -> str:
@@ -247,6 +263,8 @@ def _edit_named(deployment: str, sight: Sight, asked: Asked) -> Plan:
     stale = _stale(sight, asked)
     if stale:
         return _stale_plan(deployment, sight, asked, stale[0])
+    if not sight.open_changes():
+        _refuse_when_down(sight)
     sentence = f"nothing to {asked.verb}: {_nothing_to_restore(sight, asked).partition(': ')[2]}"
     return Plan(deployment, asked.verb, sentence, nothing=sentence)
 
@@ -310,10 +328,15 @@ def _beside(sight: Sight, asked: Asked, edit: Mapping[str, Any]) -> list[str]:
     return told
 
 
-def _stale_elsewhere(sight: Sight, edits: list[dict[str, Any]], restarted: tuple[str, ...]) -> list[str]:
+def _stale_elsewhere(
+    sight: Sight,
+    edits: list[dict[str, Any]],
+    restarted: tuple[str, ...],
+    words: str = "the restart also brings into effect",
+) -> list[str]:
     chosen = {(edit["instance"], edit["knob"]) for edit in edits}
     return [
-        f"the restart also brings into effect: {_stale_told(sight, {'instance': name, **row})}"
+        f"{words}: {_stale_told(sight, {'instance': name, **row})}"
         for name in restarted
         for row in sight.by_name[name].get("stale", [])
         if (name, row["knob"]) not in chosen
@@ -366,6 +389,6 @@ def _verify(deployment: str, sight: Sight, asked: Asked) -> Plan:
         deployment,
         "verify",
         f"verified {', '.join(sight.called(name) for name in names)}",
-        warnings=tuple(_stale_elsewhere(sight, [], tuple(names))),
+        warnings=tuple(_stale_elsewhere(sight, [], tuple(names), "not in effect")),
         nothing="verify changes nothing",
     )

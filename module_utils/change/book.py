@@ -46,7 +46,7 @@ class Book:
             ) from None
         except (OSError, ValueError) as error:
             raise PdopsError(f"the record {path} cannot be read ({error}); move it away after looking at it.") from None
-        if not isinstance(loaded, dict) or loaded.get("id") != change_id:
+        if not isinstance(loaded, dict) or loaded.get("id") != change_id or not set(loaded) >= rules.REQUIRED:
             raise PdopsError(f"the record {path} is not one of change {change_id}; move it away after looking at it.")
         return loaded
 

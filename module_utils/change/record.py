@@ -28,6 +28,22 @@ Record = dict[str, Any]
 OPEN = ("open", "rolling-back")
 ENDED = ("confirmed", "rolled-back", "rollback-failed", "superseded")
 
+#: Without these a record says too little to act on.
+REQUIRED = {
+    "id",
+    "deployment",
+    "summary",
+    "leader",
+    "opened",
+    "state",
+    "reason",
+    "files",
+    "instances",
+    "steps",
+    "touched",
+    "lease",
+}
+
 #: Between the end of a step's budget and the moment at which the guard acts.
 LEASE_SLACK_S = 15.0
 
@@ -139,7 +155,10 @@ def inherit(record: Record, former: Record) -> Record:
     files = {item["path"]: dict(item) for item in record["files"]}
     for item in former["files"]:
         if item["path"] in files:
-            files[item["path"]]["sha256_before"] = item["sha256_before"]
+            mine = files[item["path"]]
+            # What is there now may still be what the former change wrote: that is ours to put back too.
+            mine["ours"] = sorted({*item.get("ours", []), item["sha256_after"], mine["sha256_before"]})
+            mine["sha256_before"] = item["sha256_before"]
         else:
             files[item["path"]] = dict(item)
     touched = list(record["touched"])

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Mapping
@@ -17,7 +16,8 @@ from ..gates.request import target_from
 from ..pdops_error import PdopsError
 from ..services import manager_for
 from ..services.instance import Request, bring
-from ..store.atomic import replace_file
+from ..store.atomic import read_regular, replace_file, sha256_of, write_private
+from ..store.backups import MOST_BYTES
 from . import record as rules
 from .book import Book
 
@@ -30,47 +30,54 @@ GATES = {
 
 
 def _sha256(path: str) -> str | None:
-    try:
-        with open(path, "rb") as source:
-            return hashlib.sha256(source.read()).hexdigest()
-    except FileNotFoundError:
+    """None when nothing is there; :class:`PdopsError` when it is no regular file or cannot be read."""
+    if not os.path.lexists(path):
         return None
+    return sha256_of(read_regular(path, MOST_BYTES))
 
 
-def restore_files(book: Book, record: Mapping[str, Any]) -> list[str]:
-    """Put every file of the change back; return one sentence per file that was restored.
+def restore_files(book: Book, record: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Put every file of the change back; return what was restored and what could not be, a sentence each.
 
-    A file that is neither the old nor the new content was edited by somebody else in the meantime: it is
-    left alone and :class:`PdopsError` says so, after the other files are back.
+    A file that is neither the old content nor one of ours was edited by somebody else in the meantime and is left
+    alone; one that is gone is written again. One file's trouble does not keep the others from coming back.
     """
-    said = []
-    drifted = []
+    said: list[str] = []
+    trouble: list[str] = []
     for item in record["files"]:
         path = str(item["path"])
-        now = _sha256(path)
-        if now == item["sha256_before"]:
+        try:
+            now = _sha256(path)
+            if now == item["sha256_before"]:
+                continue
+            if now is not None and now != item["sha256_after"] and now not in item.get("ours", []):
+                trouble.append(
+                    f"{path} is neither the old nor the new content (sha256 {now[:12]}): somebody edited it during the change, "
+                    "so it was left alone; compare it with the stored versions and put it right by hand"
+                )
+                continue
+            _put_back(book, record, path, now, item["sha256_before"])
+        except PdopsError as error:
+            trouble.append(str(error))
             continue
-        if now is None or now != item["sha256_after"]:
-            drifted.append(f"{path} is neither the old nor the new content (sha256 {str(now)[:12]})")
-            continue
-        content = book.store.content(item["sha256_before"])
-        with book.store.lock(f"rollback {record['id']}"):
+        said.append(f"{os.path.basename(path)} is back at {item['sha256_before'][:12]}")
+    return said, trouble
+
+
+def _put_back(book: Book, record: Mapping[str, Any], path: str, now: str | None, old: str) -> None:
+    content = book.store.content(old)
+    with book.store.lock(f"rollback {record['id']}"):
+        if now is None:
+            write_private(os.path.realpath(path), content, 0o755)
+        else:
             try:
                 replace_file(path, content, expect_sha256=now)
             except PdopsError as error:
                 # Only the folder's fsync failed: the old content is in place all the same.
                 if not error.details.get("replaced"):
                     raise
-            book.store.add_version(
-                path, content, f"rollback of {record['id']}", record["leader"].get("user") or "guard", record["id"]
-            )
-        said.append(f"{os.path.basename(path)} is back at {item['sha256_before'][:12]}")
-    if drifted:
-        raise PdopsError(
-            f"{'; '.join(drifted)}: somebody edited it during the change, so it was left alone; "
-            "compare it with the stored versions and put it right by hand."
-        )
-    return said
+        actor = record["leader"].get("user") or "guard"
+        book.store.add_version(path, content, f"rollback of {record['id']}", actor, record["id"])
 
 
 def to_restart(record: Mapping[str, Any]) -> list[Instance]:
@@ -108,8 +115,11 @@ def roll_back(book: Book, change_id: str) -> rules.Record:
     reason = record["reason"]
     try:
         book.note_rollback(change_id, "files", "", "the old scripts are put back")
-        for sentence in restore_files(book, record):
+        restored, trouble = restore_files(book, record)
+        for sentence in restored:
             book.note_rollback(change_id, "restored", "", sentence)
+        for sentence in trouble:
+            book.note_rollback(change_id, "not restored", "", sentence)
         instances = to_restart(record)
         for instance in reversed(instances):
             book.note_rollback(change_id, "stop", instance.name, f"at most {instance.drain_s:.0f} s")
@@ -120,8 +130,12 @@ def roll_back(book: Book, change_id: str) -> rules.Record:
             bring(_manager(instance), Request(instance.unit, "started", drain_s=instance.drain_s, url=instance.url))
             prove(instance, GATES[instance.role], instance.load_timeout_s)
             book.note_rollback(change_id, "serving", instance.name, f"after {time.monotonic() - begin:.1f} s")
-    except PdopsError as error:
-        tail = "".join(f"\n  log: {line}" for line in error.details.get("log_tail", [])[-5:])
+        if trouble:
+            # The instances serve again, with what is there.
+            raise PdopsError("; ".join(trouble))
+    except (PdopsError, OSError) as error:
+        details = error.details if isinstance(error, PdopsError) else {}
+        tail = "".join(f"\n  log: {line}" for line in details.get("log_tail", [])[-5:])
         versions = ", ".join(
             f"{item['path']}: old {item['sha256_before'][:12]}, new {item['sha256_after'][:12]}"
             for item in record["files"]

@@ -4,14 +4,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any
 
 from ..knob_edit import EditRequest, apply_edit, masked_diff, plan_edit
 from ..pdops_error import PdopsError
+from ..store.atomic import read_regular, sha256_of
+from ..store.backups import MOST_BYTES
 from ..store.store import Store
-from . import agent, guard, who
+from . import agent, guard, guard_place, who
 from . import record as rules
 from .book import Book, now_utc
 
@@ -23,7 +24,9 @@ def run(params: Params, check_mode: bool) -> dict[str, Any]:
     book = Book(Store(params["state_dir"]))
     verb = params["verb"]
     if verb == "status":
-        return _told(book.load(params["change_id"]), changed=False)
+        record = book.load(params["change_id"])
+        alive = guard_place.is_alive(book.folder, record["id"])
+        return {**_told(record, changed=False), "guard_alive": alive}
     if check_mode:
         return {
             "changed": verb in ("begin", "apply", "rollback"),
@@ -116,8 +119,7 @@ def _apply(book: Book, params: Params) -> dict[str, Any]:
     applied = []
     diffs = []
     for edit in params["edits"]:
-        with open(edit["path"], "rb") as source:
-            now = hashlib.sha256(source.read()).hexdigest()
+        now = sha256_of(read_regular(edit["path"], MOST_BYTES))
         if now == edit["sha256_after"]:
             continue  # re-entered after a cut connection: this one is done
         plan = plan_edit(request_of(edit, record), book.store)
@@ -125,7 +127,14 @@ def _apply(book: Book, params: Params) -> dict[str, Any]:
             raise PdopsError(
                 f"{edit['path']}: the edit would not give what the plan showed; nothing of it was written, run again."
             )
-        apply_edit(plan, book.store)
+        with book.store.lock(f"apply {record['id']}"):
+            # Once more, right before the effect: a guard whose lease ran out in between has the word.
+            live = rules.require_open(book.load(record["id"]), "apply")
+            if rules.lease_left_s(live) <= 0:
+                raise PdopsError(
+                    f"change {record['id']}: its lease ran out before {edit['path']} was written; nothing was."
+                )
+            apply_edit(plan, book.store)
         applied.append(
             {
                 "instance": edit["instance"],
