@@ -143,8 +143,9 @@ class Assignments:
             place.shown = False
             place.dead = True
             self.places[start] = place
-        self.order += 1
-        place.order = self.order
+        if not self.dead or place.visits == 0:
+            self.order += 1
+            place.order = self.order
         place.statement = self.statement
         place.command = self.command
         frame = self.frame()

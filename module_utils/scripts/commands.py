@@ -23,7 +23,7 @@ _EVALUATED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
 _EXPORTED = re.compile(r"\b(?:export|unset)[ \t]+(?:-[a-z]+[ \t]+)*([A-Za-z_][A-Za-z0-9_]*)")
 
 _HARMLESS = re.compile(r"[0-9]*(?:>>?[ \t]*/dev/null|>&[ \t]*[0-9]|<<)")
-_NO_ARITHMETIC = re.compile(r"\$\(\([^)]*[\\'@;`#.]")
+_NO_ARITHMETIC = re.compile(r"\$\(\([^)]*(?:[\\';`.]|(?<!\[)@|(?<!\{)#)")
 _DECLARING = ("declare", "typeset", "local", "readonly")
 _TELLING = ("export", "declare", "typeset", "local", "readonly", "unset", "set", "eval")
 _FILLING = ("read", "mapfile", "readarray", "getopts", "let", "wait", "printf")
@@ -48,12 +48,12 @@ class Commands(Assignments):
     def simple(self, command: Simple) -> None:
         self.command = command
         for word in (*command.assigns, *command.words, *command.redirects):
-            if "${" in word.raw and "=" in word.raw and (word not in command.assigns or command.words):
-                self.defaults(word)
-            if ("(" in word.raw or "`" in word.raw) and INSIDE.search(word.raw):
-                self.refuse(word.start, "An engine seems to be started inside a substitution here.")
-            if "((" in word.raw and _NO_ARITHMETIC.search(word.raw):
-                self.refuse(word.start, "This arithmetic is not understood, and may fail.")
+            raw = word.raw
+            if "$" in raw or "`" in raw or "(" in raw:
+                if "=" in raw and (word not in command.assigns or command.words):
+                    self.defaults(word)
+                if "(" in raw or "`" in raw:
+                    self._inside(word)
         if not command.words:
             if command.assigns:
                 self._redirected(command)
@@ -103,6 +103,13 @@ class Commands(Assignments):
             self._external(command, words)
 
     # -- export and relatives
+
+    def _inside(self, word: Word) -> None:
+        """What is run inside a word and could mislead the reader."""
+        if INSIDE.search(word.raw):
+            self.refuse(word.start, "An engine seems to be started inside a substitution here.")
+        if "((" in word.raw and _NO_ARITHMETIC.search(word.raw):
+            self.refuse(word.start, "This arithmetic is not understood, and may fail.")
 
     def _redirected(self, command: Simple) -> None:
         """A redirection that fails keeps the command from doing anything."""

@@ -10,8 +10,10 @@ from .layout import Layout
 from .nodes import Branch, Command, Compound, Pipeline, Statement, Trouble
 from .words import arithmetic_end, word_end
 
+_WORDS = "if then elif else fi while until for select do done case esac function coproc time in ! { } [["
+RESERVED_WORDS = frozenset(_WORDS.split())
 RESERVED = re.compile(
-    r"(?:if|then|elif|else|fi|while|until|for|select|do|done|case|esac|function|coproc|time|in|!|\{|\}|\[\[)"
+    "(?:" + "|".join(re.escape(word) for word in RESERVED_WORDS) + ")"
     r"(?=[ \t\n;&|()<>]|\\\n|\Z)"
 )
 _NAME = re.compile(r"[^ \t\n|&;()<>\\'\"$`]+")

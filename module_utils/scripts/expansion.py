@@ -57,7 +57,7 @@ def expand(
     :param braces: brace expansion happens here (words, also those of ``export``; not plain assignments).
     :param assign: is told what ``${NAME:=value}`` assigns.
     """
-    if _LITERAL.match(raw):
+    if _LITERAL.match(raw) or raw == "[":
         return raw
     quoted = _SINGLE.match(raw) or _DOUBLE.match(raw)
     if quoted:

@@ -9,10 +9,11 @@ meaning; that is the business of the walk. What it does not understand raises :c
 from __future__ import annotations
 
 import re
+from typing import Optional
 
-from .compounds import RESERVED, Compounds
+from .compounds import RESERVED, RESERVED_WORDS, Compounds
 from .nodes import Command, Compound, Pipeline, Simple, Statement, Trouble, Word
-from .words import word_end
+from .words import EASY_WORD, EASY_WORDS, word_end
 
 _OPENING = ("if", "while", "until", "for", "select", "case", "function", "coproc", "{", "[[")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^\]]*\])?\+?=")
@@ -70,7 +71,42 @@ class Grammar(Compounds):
             elif char == ";" and closer != ";;":
                 raise Trouble(at, "';;' is not expected here")
 
+    def _quickly(self, at: int) -> Optional[Statement]:
+        """The statement when it is one simple command of easy words, as most lines are; else None."""
+        text = self.text
+        line = EASY_WORDS.match(text, at)
+        if line is None:
+            return None
+        end = line.end()
+        after = self.blanks(end)
+        char = text[after : after + 1]
+        if char == ";":
+            if text[after + 1 : after + 2] in (";", "&"):
+                return None
+        elif char != "\n" and after < self.size and (char != "#" or after == end):
+            return None
+        assigns: list[Word] = []
+        words: list[Word] = []
+        for match in EASY_WORD.finditer(text, at, end):
+            raw = match.group()
+            word = Word(match.start(), match.end(), raw)
+            if words:
+                words.append(word)
+            elif "=" in raw and _ASSIGNMENT.match(raw):
+                assigns.append(word)
+            else:
+                if raw in RESERVED_WORDS:
+                    return None
+                words.append(word)
+        simple = Simple(at, end, assigns, words, [])
+        statement = Statement(at, end, [Pipeline([simple], False)], [])
+        statement.simple = simple
+        return statement
+
     def _statement(self, at: int) -> Statement:
+        quick = self._quickly(at)
+        if quick is not None:
+            return quick
         start = at
         pipelines: list[Pipeline] = []
         operators: list[str] = []
@@ -80,7 +116,10 @@ class Grammar(Compounds):
             at = self.blanks(end)
             operator = self.text[at : at + 2]
             if operator not in ("&&", "||"):
-                return Statement(start, end, pipelines, operators)
+                statement = Statement(start, end, pipelines, operators)
+                only = statement.only()
+                statement.simple = only if isinstance(only, Simple) else None
+                return statement
             operators.append(operator)
             at = self.space(at + 2)
 

@@ -10,6 +10,8 @@ from typing import Optional
 from .nodes import Comment, Trouble
 
 _BLANKS = re.compile(r"(?:[ \t]+|\\\n)*")
+_BLANK = (" ", "\t", "\\")
+_SPACES = re.compile(r"(?:[ \t\n]+|\\\n)*")
 _DEEPEST = 50
 
 
@@ -26,6 +28,8 @@ class Layout:
         self.pending: list[tuple[str, bool, bool]] = []  # here-documents: delimiter, strip tabs, quoted
 
     def blanks(self, at: int) -> int:
+        if self.text[at : at + 1] not in _BLANK:
+            return at
         match = _BLANKS.match(self.text, at)
         return match.end() if match else at
 
@@ -69,12 +73,14 @@ class Layout:
         """Behind blanks, line ends and comments."""
         text = self.text
         while True:
-            at = self.blanks(at)
+            spaces = (_BLANKS if self.pending else _SPACES).match(text, at)
+            if spaces:
+                at = spaces.end()
             char = text[at : at + 1]
-            if char == "\n":
-                at = self.newline(at)
-            elif char == "#":
+            if char == "#":
                 at = self._comment(at)
+            elif char == "\n":
+                at = self.newline(at)
             else:
                 return at
 

@@ -85,7 +85,7 @@ class Pipeline:
 class Statement:
     """An and-or list: pipelines joined by ``&&`` and ``||``, perhaps sent to the background."""
 
-    __slots__ = ("background", "end", "operators", "pipelines", "start")
+    __slots__ = ("background", "end", "operators", "pipelines", "simple", "start")
 
     def __init__(self, start: int, end: int, pipelines: list[Pipeline], operators: list[str]) -> None:
         self.start = start
@@ -93,6 +93,7 @@ class Statement:
         self.pipelines = pipelines
         self.operators = operators  # between the pipelines: one fewer than these
         self.background = False
+        self.simple: Optional[Simple] = None  # the command, when the statement is nothing but one simple one
 
     def only(self) -> Optional[Command]:
         """The command, when the statement is nothing but one."""

@@ -52,26 +52,18 @@ def concatenated(parts: Iterable[Union[str, Unknown, Value]]) -> Value:
 class Place:
     """One place in the script that may decide a knob: an assignment, or an ``export NAME`` without a value."""
 
-    __slots__ = (
-        "command",
-        "commented",
-        "conditional",
-        "dead",
-        "element",
-        "end",
-        "form",
-        "function",
-        "name",
-        "name_end",
-        "order",
-        "shown",
-        "start",
-        "statement",
-        "subshell",
-        "value",
-        "value_start",
-        "visits",
-    )
+    value: Value = ""
+    order = 0  # in the order of the walk
+    conditional = False
+    subshell = False
+    dead = False
+    commented = False
+    element = False  # an array or one element of it
+    shown = True  # a plain assignment is no export until the name is exported
+    function = ""  # in which function it stands
+    visits = 0  # how often the walk has passed it
+    command: Optional[Simple] = None
+    statement: Optional[Statement] = None
 
     def __init__(self, name: str, start: int, end: int, name_end: int, value_start: int, form: str) -> None:
         self.name = name
@@ -80,18 +72,6 @@ class Place:
         self.name_end = name_end  # where += or = begins; equal to `start` when the name itself is quoted
         self.value_start = value_start  # -1 when no value is given here
         self.form = form
-        self.value: Value = ""
-        self.order = 0
-        self.conditional = False
-        self.subshell = False
-        self.dead = False
-        self.commented = False
-        self.function = ""
-        self.element = False  # an array or one element of it
-        self.shown = True  # a plain assignment is no export until the name is exported
-        self.command: Optional[Simple] = None
-        self.statement: Optional[Statement] = None
-        self.visits = 0
 
 
 class Variable(NamedTuple):

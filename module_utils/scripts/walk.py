@@ -99,7 +99,10 @@ class Walk(Commands):
         self.steps += 1
         if self.steps > _MOST_STEPS:
             raise RecursionError
-        if statement.background:
+        if statement.simple is not None and not statement.background:
+            self.statement = statement
+            self.simple(statement.simple)
+        elif statement.background:
             self._apart(lambda: self._and_or(statement))
         else:
             self._and_or(statement)

@@ -14,6 +14,11 @@ from .nodes import Trouble
 
 # Runs that need no further look: most words are one match of this.
 _RUN = re.compile(r"""(?:[^ \t\n|&;()<>\\'"$`]+|'[^']*'|"[^"\\$`]*")+""")
+# Words that end surely where these do: no escapes, no substitutions, only variables and plain defaults.
+_NAMED = r"""\$(?:[A-Za-z_][A-Za-z0-9_]*|\{[A-Za-z_][A-Za-z0-9_]*(?::?[-+?][^"'`$\\{}\n]*)?\})"""
+_EASY = r"""[^ \t\n|&;()<>\\'"$`]+|'[^']*'|"[^"\\$`]*(?:%s[^"\\$`]*)*"|%s""" % (_NAMED, _NAMED)
+EASY_WORD = re.compile(rf"(?!#)(?:{_EASY})+")
+EASY_WORDS = re.compile(rf"(?!#)(?:{_EASY})+(?:[ \t]+(?!#)(?:{_EASY})+)*")
 _DOUBLE_RUN = re.compile(r'[^"\\$`]+')
 _BRACE_HEAD = re.compile(r"\$\{[!#]?(?:[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[-@*#?$!])(?:\[[^\]\n]*\])?")
 _VALUE_OPERATOR = re.compile(r":?[-=?+]|\}|\Z")

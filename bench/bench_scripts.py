@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""How long it takes to read and to edit a serve script of 3,000 lines, in process.
+
+Run from the repo's root: ``python3 bench/bench_scripts.py``.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import time
+from typing import Callable
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "collections"))
+
+from ansible_collections.pdops.sglang.plugins.module_utils.scripts.editing import set_knob, unset_knob
+from ansible_collections.pdops.sglang.plugins.module_utils.scripts.reading import read_script
+
+LINES = 3000
+
+
+def long_script(lines: int) -> bytes:
+    """As people write them, only longer: comments, exports, helpers, conditions, functions, one exec."""
+    block = """
+# --- part {n}: what was tuned and why, in a sentence or two
+export SGLANG_PART_{n}_CTAS=512   # A/B: +12.8%
+export SGLANG_PART_{n}_PATH="/var/cache/sglang/part-{n}" SGLANG_PART_{n}_MODE=auto
+HOST_{n}="${{HOST:-0.0.0.0}}"
+#export SGLANG_PART_{n}_OLD=256
+if [ -n "${{DEBUG:-}}" ]; then
+    export SGLANG_PART_{n}_LOG=debug
+    echo "debug is on for part {n}: $HOST_{n}"
+fi
+for device in 0 1 2 3; do
+    devices_{n}+=("mlx5_$device:1")
+done
+log_{n}() {{
+    local now
+    now=$(date +%s)
+    printf '%s %s\\n' "$now" "$*" >> /dev/null
+}}
+export SGLANG_PART_{n}_JSON='{{"threads": "4", "part": {n}}}'
+""".strip("\n")
+    text = "#!/bin/bash\nset -euo pipefail\n"
+    number = 0
+    while text.count("\n") < lines - 6:
+        text += block.format(n=number) + "\n"
+        number += 1
+    return (text + "exec python3 -m sglang.launch_server \\\n  --port 30001 \\\n  --tp-size 4\n").encode()
+
+
+def measured(what: str, run: Callable[[], object]) -> None:
+    times = []
+    for _ in range(15):
+        start = time.perf_counter()
+        run()
+        times.append((time.perf_counter() - start) * 1000)
+    print(f"{what:28} median {statistics.median(times):6.1f} ms   worst {max(times):6.1f} ms")
+
+
+def main() -> None:
+    script = long_script(LINES)
+    print(f"a script of {len(script.splitlines())} lines")
+    measured("read", lambda: read_script(script))
+    measured("set a knob", lambda: set_knob(script, "SGLANG_PART_70_CTAS", "1024"))
+    measured("add a knob", lambda: set_knob(script, "SGLANG_PART_70_NEW", "1"))
+    measured("unset a knob", lambda: unset_knob(script, "SGLANG_PART_70_CTAS"))
+
+
+if __name__ == "__main__":
+    main()
