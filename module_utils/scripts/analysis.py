@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple, Optional
 
 from .assignments import ASSIGNMENT
 from .expansion import expand
 from .grammar import Grammar
 from .nodes import Comment, Statement, Trouble
+from .reparsing import parsed_again
 from .state import COMPUTED, Place, State, Value, Variable, joined, static
 from .walk import Start, Walk
 from .words import word_end
@@ -30,6 +32,7 @@ class Analysis(NamedTuple):
     comments: tuple[Comment, ...]
     last_order: int
     guarded: dict[str, list[int]]
+    trouble: bool  # a part of the script is not understood
 
     def line(self, offset: int) -> int:
         return self.text.count("\n", 0, offset) + 1
@@ -59,11 +62,26 @@ class Analysis(NamedTuple):
         }
 
 
+@lru_cache(maxsize=4)
 def analyse(text: str) -> Analysis:
     """Read a script given as Latin-1 text. Never raises: what is not understood is in ``refusal``."""
     grammar = Grammar(text)
-    statements = grammar.program()
-    walk = Walk(text)
+    return _walked(text, grammar.program(), grammar)
+
+
+def analyse_edited(before: Analysis, start: int, end: int, new: str) -> Analysis:
+    """Read a script again after the text from ``start`` to ``end`` was replaced.
+
+    Statements that the edit cannot have touched are not parsed again, but all are walked. Offsets of what stands
+    behind the edit are the old ones: good for comparing what is exported, not for showing or editing further.
+    """
+    text = before.text[:start] + new + before.text[end:]
+    statements = None if before.trouble else parsed_again(before.text, before.statements, start, end, new)
+    return analyse(text) if statements is None else _walked(text, statements, Grammar(""))
+
+
+def _walked(text: str, statements: list[Statement], grammar: Grammar) -> Analysis:
+    walk = Walk()
     try:
         walk.top(statements)
     except RecursionError:
@@ -102,7 +120,7 @@ def analyse(text: str) -> Analysis:
     places.sort(key=lambda place: place.start)
     return Analysis(
         text, statements, tuple(places), variables, starts, final, tuple(sorted(walk.findings)), walk.refusal,
-        tuple(grammar.comments), last, walk.guarded,
+        tuple(grammar.comments), last, walk.guarded, trouble is not None,
     )  # fmt: skip
 
 

@@ -19,10 +19,9 @@ _DEFAULT = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*:?=")
 class Assignments:
     """What is known at one point of a script's run, and how an assignment changes it."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self) -> None:
         self.state = State()
-        self.places: dict[int, Place] = {}
+        self.places: dict[tuple[int, int], Place] = {}
         self.findings: list[tuple[int, str, str]] = []
         self.refusal: Optional[tuple[int, str]] = None  # why nothing in this script can be edited safely
         self.order = 0
@@ -88,7 +87,7 @@ class Assignments:
             self.refuse(word.start, f"{name} is declared as a number, and what is assigned here may be none.")
         if array or before.integer or name in COMPUTED:
             value = unknown("changed", name, value)
-        self._note(place, value)
+        self.note(place, value)
         if before.readonly is not False:
             self._protected(name, word, place, before, form, exported)
             return
@@ -137,12 +136,14 @@ class Assignments:
 
     def place(self, name: str, start: int, end: int, name_end: int, value_at: int, form: str) -> Place:
         """The place that begins at ``start``; noted again each time the walk passes it."""
-        place = self.places.get(start)
+        # an offset alone is not enough: in a script that was read again in part, those behind the edit are old
+        key = (id(self.command), start)
+        place = self.places.get(key)
         if place is None:
             place = Place(name, start, end, name_end, start + value_at if value_at >= 0 else -1, form)
             place.shown = False
             place.dead = True
-            self.places[start] = place
+            self.places[key] = place
         if not self.dead or place.visits == 0:
             self.order += 1
             place.order = self.order
@@ -160,9 +161,11 @@ class Assignments:
             place.conditional = self.conditional > 0
         return place
 
-    def _note(self, place: Place, value: Value) -> None:
+    def note(self, place: Place, value: Value) -> None:
         """What the place gives; when it is passed twice with different values, that is unknown."""
-        place.value = value if place.visits <= 1 or place.value == value else unknown("several", place.start)
+        place.value = (
+            value if place.visits <= 1 or place.value == value else unknown("several", place.name, value, place.value)
+        )
 
     def fill(self, name: str, start: int, end: int, value: Value, form: str) -> None:
         """A command gives the variable a value that the script's text does not."""

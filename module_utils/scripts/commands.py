@@ -37,6 +37,9 @@ class Commands(Assignments):
     def call(self, name: str) -> bool:
         raise NotImplementedError
 
+    def is_function(self, name: str) -> bool:
+        raise NotImplementedError
+
     def call_any(self) -> None:
         raise NotImplementedError
 
@@ -47,6 +50,8 @@ class Commands(Assignments):
 
     def simple(self, command: Simple) -> None:
         self.command = command
+        if command.export is not None and self._plain_export(command, *command.export):
+            return
         for word in (*command.assigns, *command.words, *command.redirects):
             raw = word.raw
             if "$" in raw or "`" in raw or "(" in raw:
@@ -103,6 +108,22 @@ class Commands(Assignments):
             self._external(command, words)
 
     # -- export and relatives
+
+    def _plain_export(self, command: Simple, name: str, value: str) -> bool:
+        """The short way for ``export NAME=value``; False when there is something to it after all."""
+        before = self.state.variables.get(name)
+        if before is not None and (before.array or before.integer or before.readonly is not False):
+            return False
+        if name in COMPUTED or self.is_function("export"):
+            return False
+        word = command.words[1]
+        size = len(name)
+        place = self.place(name, word.start, word.end, word.start + size, size + 1, "export")
+        self.note(place, value)
+        place.shown = True
+        exporters = (place,) if before is None else (*before.exporters, place)
+        self.state.put(name, Variable(value, True, True, place, (), exporters))
+        return True
 
     def _inside(self, word: Word) -> None:
         """What is run inside a word and could mislead the reader."""
@@ -193,7 +214,7 @@ class Commands(Assignments):
             self.refuse(word.start, f"{name} is declared as a number, and what is assigned here may be none.")
         if match.group(3) == "+=" or before.array or before.integer or name in COMPUTED:
             value = unknown("changed", name, value, before.value)
-        self._note(place, value)
+        self.note(place, value)
         if before.readonly is not False:
             self._protected(name, word, place, before, form, exported)
             return
@@ -219,7 +240,7 @@ class Commands(Assignments):
                 origin.shown = True
         variable = before._replace(exported=True, exporters=(*before.exporters, place))
         if not decided and not before.maybe:
-            self._note(place, before.value)
+            self.note(place, before.value)
             place.shown = True
             variable = variable._replace(origin=place)
         self.state.put(name, variable)
@@ -336,7 +357,7 @@ class Commands(Assignments):
             "read": ("REPLY",),
         }
         for each in implied.get(command, ()):
-            self.fill(each, start, start, unknown("filled", each, start), form)
+            self.fill(each, start, start, unknown("filled", each, command), form)
         if command in ("mapfile", "readarray") or any(re.match(r"-[a-zA-Z]*a", word.raw) for word in words):
             form = "array"
         for word in words:
@@ -345,12 +366,16 @@ class Commands(Assignments):
                 continue
             name = self.text_of(word)
             if name and _IDENTIFIER.match(name):
-                self.fill(name, word.start, word.end, unknown("filled", name, word.start), form)
+                self.fill(
+                    name, word.start, word.end, unknown("filled", name, command, *(each.raw for each in words)), form
+                )
 
     def arithmetic(self, source: str, start: int) -> None:
         for match in _ARITHMETIC.finditer(source):
             name = match.group(1) or match.group(2)
-            self.fill(name, start, start + len(source), unknown("arithmetic", source, start), "command")
+            self.fill(
+                name, start, start + len(source), unknown("arithmetic", source, self.state.mentioned(source)), "command"
+            )
 
     def _leave(self, name: str, word: Word) -> None:
         if name == "return":

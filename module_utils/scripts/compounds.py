@@ -17,6 +17,7 @@ RESERVED = re.compile(
     r"(?=[ \t\n;&|()<>]|\\\n|\Z)"
 )
 _NAME = re.compile(r"[^ \t\n|&;()<>\\'\"$`]+")
+_EXPORTING = re.compile(r"export|declare|typeset")
 _COPROC_NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)[ \t]+(?=[({]|\[\[|(?:if|while|until|for|case|select)[ \t\n])")
 _NONE: frozenset[str] = frozenset()
 
@@ -87,7 +88,7 @@ class Compounds(Layout):
                 loop = Compound(word, at)
                 condition, _, end = self._body(at + len(word), frozenset(("do",)))
                 body, _, end = self._body(end, frozenset(("done",)))
-                loop.branches.append(Branch(condition, "", body))
+                loop.branches.append(Branch(condition, self._source(condition), body))
                 return self.redirected(end, loop)
             if word in ("for", "select"):
                 return self._for(word, at)
@@ -111,13 +112,16 @@ class Compounds(Layout):
         finally:
             self.depth -= 1
 
+    def _source(self, statements: list[Statement]) -> str:
+        return self.text[statements[0].start : statements[-1].end]
+
     def _if(self, at: int) -> Compound:
         compound = Compound("if", at)
         end = at + 2
         while True:
             condition, _, end = self._body(end, frozenset(("then",)))
             body, word, end = self._body(end, frozenset(("elif", "else", "fi")))
-            compound.branches.append(Branch(condition, "", body))
+            compound.branches.append(Branch(condition, self._source(condition), body))
             if word == "elif":
                 continue
             if word == "else":
@@ -229,7 +233,9 @@ class Compounds(Layout):
         self.depth -= 1
         if not isinstance(body, Compound) or body.kind in ("function", "coproc"):
             raise Trouble(at, "a function's body was expected")
-        function.branches.append(Branch([], "", [Statement(body.start, body.end, [Pipeline([body], False)], [])]))
+        telling = _EXPORTING.search(self.text, body.start, body.end) is not None
+        statement = Statement(body.start, body.end, [Pipeline([body], False)], [])
+        function.branches.append(Branch([], "", [statement], telling))
         function.end = body.end
         return function
 

@@ -13,7 +13,7 @@ from typing import Optional
 
 from ..knobs import check_name, check_value
 from ..pdops_error import PdopsError
-from .analysis import Analysis, analyse
+from .analysis import Analysis, analyse, analyse_edited
 from .placing import new_exports, with_value, without
 from .state import COMPUTED, Place, Variable
 
@@ -49,14 +49,13 @@ def set_knob(data: bytes, name: str, value: str) -> bytes:
     origin = variable.origin if variable and variable.exported and variable.set is not False else None
     proposals = iter([with_value(before.text, origin, wanted)]) if origin else new_exports(before, name, wanted)
     for edit in proposals:
-        text = edit.apply(before.text)
-        after = analyse(text)
+        after = analyse_edited(before, *edit)
         found = _difference(before, after, name)
         if found is None and not _is_set(after.variables.get(name), wanted):
             line = before.line(origin.start) if origin else 1
             found = _refused(name, line, "the value would not be in effect at the engine's start", "edit it by hand")
         if found is None:
-            return text.encode("latin-1")
+            return after.text.encode("latin-1")
         problem = problem or found
     raise problem or _refused(name, 1, "there is no place where an export would be in effect", "add it by hand")
 
@@ -75,16 +74,19 @@ def unset_knob(data: bytes, name: str) -> bytes:
             break
         problem: Optional[EditRefused] = None
         for edit in without(analysis.text, place):
-            after = analyse(edit.apply(analysis.text))
+            after = analyse_edited(analysis, *edit)
             problem = _difference(before, after, name)
             if problem is None:
+                rest = after.variables.get(name)
+                if rest is not None and rest.exported is not False:
+                    after = analyse(after.text)  # now with the right offsets
                 analysis = after
                 break
         else:
             raise problem or _refused(
                 name, analysis.line(place.start), "this export cannot be taken away alone", "remove it by hand"
             )
-    if analysis is not before:
+    if analysis is not before and any(start.nounset for start in analysis.starts):
         _refuse_unbound(analysis, name)
     return analysis.text.encode("latin-1")
 
@@ -176,10 +178,13 @@ def _difference(before: Analysis, after: Analysis, name: str) -> Optional[EditRe
 def _refuse_unbound(analysis: Analysis, name: str) -> None:
     """Under ``set -u`` a use of a variable that is gone ends the script."""
     variable = analysis.variables.get(name)
-    if (variable is not None and variable.set) or not any(start.nounset for start in analysis.starts):
+    if variable is not None and variable.set:
         return
-    limit = max(start.end for start in analysis.starts)
     use = re.compile(rf"\$(?:{name}(?![A-Za-z0-9_])|\{{{name}(?=[\}}#%/^,@\[]|:[^-=+?]))")
+    if not use.search(analysis.text):
+        return
+    analysis = analyse(analysis.text)  # with the right offsets
+    limit = max(start.end for start in analysis.starts)
     for match in use.finditer(analysis.text, 0, limit):
         if not any(comment.start <= match.start() < comment.end for comment in analysis.comments):
             raise _refused(

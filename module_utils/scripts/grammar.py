@@ -17,6 +17,10 @@ from .words import EASY_WORD, EASY_WORDS, word_end
 
 _OPENING = ("if", "while", "until", "for", "select", "case", "function", "coproc", "{", "[[")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^\]]*\])?\+?=")
+_NOT_EASY = ("if ", "for ", "while ", "case ", "{", "(", "[[", "until ", "function ")
+_PLAIN_EXPORT = re.compile(
+    r"""([A-Za-z_][A-Za-z0-9_]*)=(?:([^\\'"$`~{}*?\[\]()<>!\x00-\x20]*)|'([^']*)'|"([^"\\$`]*)")\Z"""
+)
 _REDIRECT = re.compile(r"(?:[0-9]+|\{[A-Za-z_][A-Za-z0-9_]*\})?(<<<|<<-|<<|<>|<&|>>|>&|>\||<(?!\()|>(?!\())|(&>>|&>)")
 _QUOTING = re.compile(r"[\\'\"]")
 _NONE: frozenset[str] = frozenset()
@@ -27,9 +31,13 @@ class Grammar(Compounds):
 
     def program(self) -> list[Statement]:
         """All statements. At the first one that is not understood it stops and leaves ``trouble``."""
+        return self.statements_from(0)
+
+    def statements_from(self, at: int) -> list[Statement]:
+        """All statements from a place on where nothing is open."""
         statements: list[Statement] = []
         try:
-            self.list_of(0, _NONE, "", statements)
+            self.list_of(at, _NONE, "", statements)
         except Trouble as trouble:
             self.trouble = trouble
         except RecursionError:
@@ -99,14 +107,19 @@ class Grammar(Compounds):
                     return None
                 words.append(word)
         simple = Simple(at, end, assigns, words, [])
+        if len(words) == 2 and not assigns and words[0].raw == "export":
+            export = _PLAIN_EXPORT.match(words[1].raw)
+            if export:
+                simple.export = (export.group(1), export.group(export.lastindex or 2))
         statement = Statement(at, end, [Pipeline([simple], False)], [])
         statement.simple = simple
         return statement
 
     def _statement(self, at: int) -> Statement:
-        quick = self._quickly(at)
-        if quick is not None:
-            return quick
+        if not self.text.startswith(_NOT_EASY, at):
+            quick = self._quickly(at)
+            if quick is not None:
+                return quick
         start = at
         pipelines: list[Pipeline] = []
         operators: list[str] = []
@@ -117,6 +130,10 @@ class Grammar(Compounds):
             operator = self.text[at : at + 2]
             if operator not in ("&&", "||"):
                 statement = Statement(start, end, pipelines, operators)
+                if operators:
+                    statement.guards = [
+                        self.text[each.commands[0].start : each.commands[-1].end] for each in pipelines[:-1]
+                    ]
                 only = statement.only()
                 statement.simple = only if isinstance(only, Simple) else None
                 return statement

@@ -33,7 +33,7 @@ class Word:
 class Simple:
     """Assignments, a command with its words, redirections: ``A=1 exec -a x python > log``."""
 
-    __slots__ = ("assigns", "end", "redirects", "start", "words")
+    __slots__ = ("assigns", "end", "export", "redirects", "start", "words")
 
     def __init__(self, start: int, end: int, assigns: list[Word], words: list[Word], redirects: list[Word]) -> None:
         self.start = start
@@ -41,17 +41,20 @@ class Simple:
         self.assigns = assigns
         self.words = words
         self.redirects = redirects
+        # name and value of an ``export NAME=value`` that means just what it says, as most do
+        self.export: Optional[tuple[str, str]] = None
 
 
 class Branch:
     """One way through a compound command: what is asked (or the pattern), then what runs."""
 
-    __slots__ = ("body", "condition", "pattern")
+    __slots__ = ("body", "condition", "guard", "telling")
 
-    def __init__(self, condition: list[Statement], pattern: str, body: list[Statement]) -> None:
+    def __init__(self, condition: list[Statement], guard: str, body: list[Statement], telling: bool = True) -> None:
         self.condition = condition
-        self.pattern = pattern
+        self.guard = guard  # the source of what is asked
         self.body = body
+        self.telling = telling  # whether the body can hold an export at all
 
 
 class Compound:
@@ -85,13 +88,14 @@ class Pipeline:
 class Statement:
     """An and-or list: pipelines joined by ``&&`` and ``||``, perhaps sent to the background."""
 
-    __slots__ = ("background", "end", "operators", "pipelines", "simple", "start")
+    __slots__ = ("background", "end", "guards", "operators", "pipelines", "simple", "start")
 
     def __init__(self, start: int, end: int, pipelines: list[Pipeline], operators: list[str]) -> None:
         self.start = start
         self.end = end  # without the separator behind it
         self.pipelines = pipelines
         self.operators = operators  # between the pipelines: one fewer than these
+        self.guards: list[str] = []  # the source of the pipeline before each operator
         self.background = False
         self.simple: Optional[Simple] = None  # the command, when the statement is nothing but one simple one
 

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Optional
 
 from .analysis import Analysis, analyse, known, winning_value
@@ -69,13 +71,18 @@ def read_script(data: bytes) -> Reading:
 def present(analysis: Analysis) -> Reading:
     text = analysis.text
     lines = text.split("\n")
-    findings = [Finding(analysis.line(offset), code, sentence) for offset, code, sentence in analysis.findings]
+    ends = list(accumulate(len(line) + 1 for line in lines))
+
+    def line_of(offset: int) -> int:
+        return bisect_right(ends, offset) + 1
+
+    findings = [Finding(line_of(offset), code, sentence) for offset, code, sentence in analysis.findings]
     exports: list[Export] = []
     active: dict[str, Export] = {}
     counted: dict[str, int] = {}
     for place in analysis.places:
         state = analysis.state(place)
-        line = analysis.line(place.start)
+        line = line_of(place.start)
         source = lines[line - 1]
         export = Export(place.name, known(place.value), line, state, place.form, _shown(source))
         exports.append(export)

@@ -128,6 +128,15 @@ class State:
     def mark(self) -> int:
         return len(self._log)
 
+    def switched(self, mark: int) -> bool:
+        """Whether something other than a value has changed since the mark."""
+        for name, before in self._log[mark:]:
+            then = before if before is not None else Variable("", None, name in INHERITED)
+            now = self.get(name)
+            if (then.exported, then[6:]) != (now.exported, now[6:]):
+                return True
+        return False
+
     def undo(self, mark: int) -> dict[str, Variable]:
         """Back to the mark; what the names were before going back."""
         changed: dict[str, Variable] = {}

@@ -36,8 +36,8 @@ class Start(NamedTuple):
 
 
 class Walk(Commands):
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
+    def __init__(self) -> None:
+        super().__init__()
         self.frames: list[tuple[str, dict[str, Variable]]] = []  # functions on the way, with what their locals hide
         self.functions: dict[str, tuple[Compound, bool]] = {}  # the body, and whether the definition is conditional
         self.called: set[str] = set()
@@ -59,7 +59,7 @@ class Walk(Commands):
         self.end_state = dict(self.state.variables)
         self.dead = True
         for name, (body, _) in list(self.functions.items()):
-            if name not in self.called:
+            if name not in self.called and body.branches[0].telling:
                 self.frames.append((name, {}))
                 self.statements(body.branches[0].body)
                 self.frames.pop()
@@ -110,16 +110,13 @@ class Walk(Commands):
     def _and_or(self, statement: Statement) -> None:
         self.statement = statement
         self._pipeline(statement.pipelines[0])
-        previous = statement.pipelines[0]
-        for pipeline in statement.pipelines[1:]:
+        for guard, pipeline in zip(statement.guards, statement.pipelines[1:]):
             if self.ended or self.left == "sure":
                 span = Statement(statement.start, statement.end, [pipeline], [])
                 self._dead_rest([span])
                 continue
             self.statement = statement
-            guard = self.text[previous.commands[0].start : previous.commands[-1].end]
             self.branches([partial(self._pipeline, pipeline)], covered=False, guard=guard)
-            previous = pipeline
 
     def _pipeline(self, pipeline: Pipeline) -> None:
         if len(pipeline.commands) == 1:
@@ -184,7 +181,7 @@ class Walk(Commands):
         elif kind in ("subshell", "coproc"):
             if kind == "coproc":
                 for name, form in ((command.name, "array"), (command.name + "_PID", "command")):
-                    self.fill(name, command.start, command.end, unknown("coproc", command.start), form)
+                    self.fill(name, command.start, command.end, unknown("coproc", name), form)
             self._apart(lambda: self.statements(command.branches[0].body))
         elif kind == "if":
             self._if(command, 0)
@@ -210,7 +207,7 @@ class Walk(Commands):
         self.statements(branch.condition)
         if self.ended or self.left == "sure":
             return
-        guard = self.text[branch.condition[0].start : branch.condition[-1].end]
+        guard = branch.guard
         ways: list[Callable[[], None]] = [lambda: self.statements(branch.body)]
         last = index + 1 == len(command.branches)
         if not last:
@@ -222,7 +219,7 @@ class Walk(Commands):
         left = self.left
         guard = command.head
         if branch.condition:
-            guard = self.text[branch.condition[0].start : branch.condition[-1].end]
+            guard = branch.guard
 
         def once() -> None:
             self.loops += 1
@@ -239,9 +236,13 @@ class Walk(Commands):
             self.left = ""
 
         def rounds() -> None:
-            # a second round sees what the first has switched on; a third would see nothing new
+            # a second round sees what the first has switched on; values are unknown in both
+            switches = (self.allexport, self.nounset, len(self.functions))
+            mark = self.state.mark()
             once()
-            if not self.ended and self.loops < _DEEPEST_LOOPS:
+            if self.ended or self.loops >= _DEEPEST_LOOPS:
+                return
+            if switches != (self.allexport, self.nounset, len(self.functions)) or self.state.switched(mark):
                 once()
 
         if self.loops >= _DEEPEST_LOOPS:
@@ -253,6 +254,9 @@ class Walk(Commands):
 
     def frame(self) -> Optional[tuple[str, dict[str, Variable]]]:
         return self.frames[-1] if self.frames else None
+
+    def is_function(self, name: str) -> bool:
+        return name in self.functions
 
     def call(self, name: str) -> bool:
         """Follow a call; False when there is no such function."""

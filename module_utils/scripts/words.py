@@ -16,7 +16,8 @@ from .nodes import Trouble
 _RUN = re.compile(r"""(?:[^ \t\n|&;()<>\\'"$`]+|'[^']*'|"[^"\\$`]*")+""")
 # Words that end surely where these do: no escapes, no substitutions, only variables and plain defaults.
 _NAMED = r"""\$(?:[A-Za-z_][A-Za-z0-9_]*|\{[A-Za-z_][A-Za-z0-9_]*(?::?[-+?][^"'`$\\{}\n]*)?\})"""
-_EASY = r"""[^ \t\n|&;()<>\\'"$`]+|'[^']*'|"[^"\\$`]*(?:%s[^"\\$`]*)*"|%s""" % (_NAMED, _NAMED)
+_IN_DOUBLE = r"""[^"\\$`]*"""
+_EASY = r"""[^ \t\n|&;()<>\\'"$`]+|'[^']*'""" + rf"""|"{_IN_DOUBLE}(?:{_NAMED}{_IN_DOUBLE})*"|{_NAMED}"""
 EASY_WORD = re.compile(rf"(?!#)(?:{_EASY})+")
 EASY_WORDS = re.compile(rf"(?!#)(?:{_EASY})+(?:[ \t]+(?!#)(?:{_EASY})+)*")
 _DOUBLE_RUN = re.compile(r'[^"\\$`]+')
