@@ -15,6 +15,7 @@ from .words import arithmetic_end, backtick_end, brace_end, single_end
 _LITERAL = re.compile(r"[^\\'\"$`~{}*?\[\]()<>!\x00-\x20]*\Z")
 _SINGLE = re.compile(r"'([^']*)'\Z")
 _DOUBLE = re.compile(r'"([^"\\$`]*)"\Z')
+_QUOTED_DEFAULT = re.compile(r"""\"\$\{([A-Za-z_][A-Za-z0-9_]*):?-[^"'`$\\{}]*\}\"\Z""")
 _RUN = re.compile(r"[^\\'\"$`~<>]+")
 _DOUBLE_RUN = re.compile(r'[^"\\$`]+')
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -62,6 +63,10 @@ def expand(
     quoted = _SINGLE.match(raw) or _DOUBLE.match(raw)
     if quoted:
         return quoted.group(1)
+    default = _QUOTED_DEFAULT.match(raw)
+    if default and default.group(1) not in state.variables and default.group(1) not in COMPUTED:
+        # "${NAME:-plain}" of a name that only the caller can have set, as many scripts begin with
+        return unknown("default", raw)
     try:
         return _Expansion(raw, state, assignment, braces, assign).whole()
     except (Trouble, RecursionError):
