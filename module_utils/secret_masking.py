@@ -72,17 +72,21 @@ def is_secret(name: str) -> bool:
 
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
-# Where a secret's value may begin: NAME=, --option= / --option VALUE, "name": VALUE, Authorization: Bearer VALUE.
+# Where a secret's value may begin. A quote that encloses just the name may stand behind it.
 _PLACE = re.compile(
-    r"(?<![A-Za-z0-9_])(?:"
-    rf"(?P<assign>{_NAME})\+?="
-    r"|(?P<option>--?[A-Za-z][A-Za-z0-9_-]*)[\"']?(?:=|(?:,|[ \t]|\\\r?\n)+)"
-    rf"|(?P<key>[A-Za-z_][A-Za-z0-9_-]*)[\"']?[ \t]*:[ \t]+"
-    r")"
-    r"|(?P<bearer>\b[Bb]earer[ \t]+)"
+    r"(?P<url>://[^\s/:@'\"]+:)(?=[^\s/@'\"]+@)"
+    r"|(?P<header>\bauthorization\\?[\"']?[ \t]*:[ \t]*(?:\\?[\"'])?(?:(?:bearer|basic|token)[ \t]+)?)"
+    r"|(?P<bearer>\bbearer[ \t]+)(?=[A-Za-z0-9._~+/=-]{6})"
+    r"|(?<![A-Za-z0-9_-])(?:"
+    rf"(?P<assign>{_NAME})(?P<assigned>[\"']?\+?=)"
+    r"|--?(?P<option>[A-Za-z][A-Za-z0-9_-]*)(?:\\?[\"'])?(?:=|(?:,|[ \t]|\\\r?\n)+)(?!--)"
+    r"|(?P<key>[A-Za-z_][A-Za-z0-9_-]*)(?:\\?[\"'])?[ \t]*:[ \t]+"
+    r")",
+    re.IGNORECASE,
 )
 _REFERENCE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|\{[A-Za-z_][A-Za-z0-9_]*\}|[0-9@*#])")
-_BARE = re.compile(r"[^\s\\'\"$`;&|<>()]+")
+_BARE = re.compile(r"[^\s\\'\"$`;&|<>(),}\]]+")
+_ENDS = " \t\r\n;&|<>()"
 
 
 def mask_text(text: str) -> str:
@@ -90,9 +94,9 @@ def mask_text(text: str) -> str:
 
     Values are found behind names for which :func:`is_secret` holds: in exports of every state (also
     commented-out ones), assignments in front of a command, ``--api-key X`` and ``--api-key=X`` style
-    options, ``"api_key": "X"`` pairs, and behind ``Authorization: Bearer``. Quotes around the value stay.
-    A value that only names a variable (``$HF_TOKEN``) stays, since it tells nothing. A value of six or
-    more characters is masked wherever else it stands in the text.
+    options, ``"api_key": "X"`` pairs, behind ``Authorization:`` and ``Bearer``, and as the password in a URL;
+    bare or in any quotes, which stay. A value that only names a variable (``$HF_TOKEN``) stays, since it tells
+    nothing. A value of six or more characters is masked wherever else it stands in the text.
     """
     spans: list[tuple[int, int]] = []
     values: set[str] = set()
@@ -101,15 +105,18 @@ def mask_text(text: str) -> str:
         place = _PLACE.search(text, position)
         if place is None:
             break
-        name = place.group("assign") or (place.group("option") or "").lstrip("-") or place.group("key")
-        if place.group("bearer") is None and not is_secret(name or ""):
-            # Not past the whole match: the value of a harmless option may itself be a place.
-            position = place.start() + max(1, len(name or ""))
+        name = place.group("assign") or place.group("option") or place.group("key")
+        if name is not None and not is_secret(name):
+            # only past the name: what follows may itself be a place
+            position = place.start() + max(1, place.group().find(name) + len(name))
             continue
-        found = _value_spans(text, place.start(), place.end())
+        found = _Value(text, place).spans
         position = max(place.end(), found[-1][1] if found else 0)
         spans += found
-        values.update(text[start:end] for start, end in found)
+        for start, end in found:
+            values.update((text[start:end], _UNESCAPED.sub(r"\1", text[start:end])))
+            values.update(_DEFAULT.findall(text[start:end]))
+        values.add("".join(text[start:end] for start, end in found))
     out: list[str] = []
     last = 0
     for start, end in spans:
@@ -128,85 +135,110 @@ def mask_env(env: Mapping[str, str]) -> dict[str, str]:
     return {name: MASK if is_secret(name) else value for name, value in env.items()}
 
 
+_DEFAULT = re.compile(r":?[-=+]['\"]?([^'\"{}$]+)['\"]?\}")
+_UNESCAPED = re.compile(r"\\(.)")
+
+
 def _masked(value: str) -> str:
     """Line ends stay, so that line numbers of a masked text are those of the file."""
     return re.sub(r"[^\r\n]+", MASK, value)
 
 
-def _value_spans(text: str, name_start: int, start: int) -> list[tuple[int, int]]:
-    """Where the characters of the value at ``start`` are, without quotes around them."""
-    opener = _open_quote(text, name_start)
-    if opener:
-        # NAME=value inside a longer quoted string: if the quote opens directly before the name, all of it.
-        whole = text[name_start - 1] == opener
-        end = start
-        inner = ""
-        while end < len(text) and text[end] not in "\n":
-            char = text[end]
-            if char == "\\" and opener == '"' and text[end + 1 : end + 2] not in ("", "\n"):
-                if text[end + 1] == '"':
-                    if inner:
-                        end += 2
-                        break
-                    inner = '"'
-                end += 2
-                continue
-            if char == opener:
+class _Value:
+    """Where the characters of one value are, without the quotes around them."""
+
+    def __init__(self, text: str, place: re.Match[str]) -> None:
+        self.text = text
+        self.spans: list[tuple[int, int]] = []
+        start = place.end()
+        if place.group("url"):
+            self._keep(start, text.index("@", start))
+            return
+        # "api_key": in JSON, "--api-key" "x" in an array: what is quoted there is the name alone
+        self.in_data = bool(place.group("key") or place.group("header") or place.group("bearer"))
+        name_start = place.start()
+        self.opener = _open_quote(text, name_start)
+        before = text[name_start - 1] if name_start else ""
+        behind = text[name_start:start].rstrip(" \t:=,+\\\r\n")[-1:]
+        escaped = text[name_start - 2 : name_start - 1] == "\\"
+        if before and before in "'\"" and not escaped and behind == before == self.opener:
+            self.opener = ""
+        self.whole = bool(self.opener) and before == self.opener and not escaped and not self.in_data
+        if text[start : start + 1] in ("'", '"'):
+            self.whole = False
+        if place.group("header"):
+            self.whole = bool(self.opener)
+        self._read(start)
+
+    def _read(self, start: int) -> None:
+        text = self.text
+        at = start
+        while at < len(text):
+            char = text[at]
+            if char == self.opener or (self.opener and char == "\n"):
                 break
             if char in "'\"":
-                inner = "" if inner == char else (inner or char)
-            elif not inner and not whole and char in " \t;&|":
-                break
-            end += 1
-        return _kept(text, start, end)
-    spans: list[tuple[int, int]] = []
-    at = start
-    while at < len(text):
-        char = text[at]
-        if char in "'\"":
-            closing = _closing(text, at)
-            if closing is None or (at > start and "\n" in text[at:closing]):
-                # a quote that was opened on an earlier line ends here
-                break
-            spans += _kept(text, at + 1, closing)
-            at = closing + 1
-        elif char == "\\" and at + 1 < len(text):
-            if text[at + 1] == "\n":
-                at += 2
-                continue
-            spans.append((at, at + 2))
-            at += 2
-        elif char == "$" and text[at + 1 : at + 2] in ("'", '"'):
-            at += 1
-        elif char in "$`":
-            end = _expansion_end(text, at)
-            spans += _kept(text, at, end)
-            at = end
+                closing = self._closing(at)
+                if closing is None or ("\n" in text[at:closing] and at > start):
+                    break  # a quote that was opened on an earlier line ends here
+                self._keep(at + 1, closing)
+                at = closing + 1
+                if self.in_data:
+                    break
+            elif char == "\\":
+                following = text[at + 1 : at + 2]
+                if following == self.opener == '"' and not self.whole:
+                    closing = text.find('\\"', at + 2)
+                    closing = len(text) if closing < 0 else closing
+                    self._keep(at + 2, closing)
+                    at = closing + 2
+                    if self.in_data:
+                        break
+                elif following in ("\n", "\r"):
+                    at += 2
+                else:
+                    self._keep(at, at + 2)
+                    at += 2
+            elif char == "$" and not self.opener and text[at + 1 : at + 2] in ("'", '"'):
+                at += 1
+            elif char in "$`" and self.opener != "'":
+                end = _expansion_end(text, at)
+                self._keep(at, end)
+                at = end
+            elif char in _ENDS or (self.in_data and char in ",}]"):
+                if not self.whole:
+                    break
+                self._keep(at, at + 1)
+                at += 1
+            else:
+                bare = _BARE.match(text, at)
+                end = bare.end() if bare else at + 1
+                self._keep(at, end)
+                at = end
+
+    def _keep(self, start: int, end: int) -> None:
+        """Take a piece for the value, unless it only names a variable."""
+        if start >= end or _REFERENCE.fullmatch(self.text, start, end):
+            return
+        if self.spans and self.spans[-1][1] == start:
+            self.spans[-1] = (self.spans[-1][0], end)
         else:
-            bare = _BARE.match(text, at)
-            if bare is None:
-                break
-            end = bare.end()
-            # in JSON and lists the comma and the bracket are not the value's
-            spans.append((at, end))
-            at = end
-    return _joined(spans)
+            self.spans.append((start, end))
 
-
-def _kept(text: str, start: int, end: int) -> list[tuple[int, int]]:
-    if start >= end or _REFERENCE.fullmatch(text, start, end):
-        return []
-    return [(start, end)]
-
-
-def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    joined: list[tuple[int, int]] = []
-    for start, end in spans:
-        if joined and joined[-1][1] == start:
-            joined[-1] = (joined[-1][0], end)
-        else:
-            joined.append((start, end))
-    return joined
+    def _closing(self, at: int) -> Optional[int]:
+        """The quote that closes the one at ``at``; None when the line's own quote comes first."""
+        text = self.text
+        quote = text[at]
+        escapes = quote == '"' or text[at - 1 : at] == "$"
+        position = at + 1
+        while position < len(text):
+            char = text[position]
+            if char == quote:
+                return position
+            if char == self.opener:
+                return None
+            position += 2 if char == "\\" and escapes else 1
+        return None
 
 
 def _open_quote(text: str, at: int) -> str:
@@ -228,16 +260,6 @@ def _open_quote(text: str, at: int) -> str:
             return ""
         position += 1
     return quote
-
-
-def _closing(text: str, at: int) -> Optional[int]:
-    quote = text[at]
-    position = at + 1
-    while position < len(text):
-        if text[position] == quote:
-            return position
-        position += 2 if text[position] == "\\" and (quote == '"' or text[at - 1 : at] == "$") else 1
-    return None
 
 
 def _expansion_end(text: str, at: int) -> int:
