@@ -15,13 +15,14 @@ from .assignments import ASSIGNMENT, Assignments
 from .expansion import expand
 from .launch import INSIDE, engine_words, environment_words, exec_words
 from .nodes import Simple, Word
-from .state import COMPUTED, Value, Variable, concatenated, unknown
+from .state import COMPUTED, Value, Variable, concatenated, static, unknown
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _ARITHMETIC = re.compile(r"(?:\+\+|--)[ \t]*([A-Za-z_]\w*)|([A-Za-z_]\w*)[ \t]*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))")
 _EVALUATED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
 _EXPORTED = re.compile(r"\b(?:export|unset)[ \t]+(?:-[a-z]+[ \t]+)*([A-Za-z_][A-Za-z0-9_]*)")
 
+_OPERATOR = re.compile(r"[0-9]*[<>&|]+[ \t]*")
 _HARMLESS = re.compile(r"[0-9]*(?:>>?[ \t]*/dev/null|>&[ \t]*[0-9]|<<)")
 _NO_ARITHMETIC = re.compile(r"\$\(\([^)]*(?:[\\';`.]|(?<!\[)@|(?<!\{)#)")
 _DECLARING = ("declare", "typeset", "local", "readonly")
@@ -43,7 +44,7 @@ class Commands(Assignments):
     def call_any(self) -> None:
         raise NotImplementedError
 
-    def start(self, offset: int, end: int, is_exec: bool) -> None:
+    def start(self, command: Simple, is_exec: bool) -> None:
         raise NotImplementedError
 
     # -- simple commands
@@ -418,19 +419,16 @@ class Commands(Assignments):
                 self.refuse(word.start, "This trap sets variables.")
 
     def _function(self, name: str, command: Simple) -> bool:
-        mark = self.state.mark()
-        if not command.assigns:
+        if not command.assigns or not self.is_function(name):
             return self.call(name)
         names = [match.group(1) for match in (ASSIGNMENT.match(word.raw) for word in command.assigns) if match]
         before = {each: self.state.get(each) for each in names}
         for word in command.assigns:
             self.assign(word, "prefix", True)
-        if self.call(name):
-            for each, variable in before.items():
-                self.state.put(each, variable)
-            return True
-        self.state.undo(mark)
-        return False
+        self.call(name)
+        for each, variable in before.items():
+            self.state.put(each, variable)
+        return True
 
     def _exec(self, command: Simple, words: list[Word]) -> None:
         words, clears = exec_words(words)
@@ -455,11 +453,37 @@ class Commands(Assignments):
         if environment:
             for name in environment.unsets:
                 self.state.put(name, Variable("", False, False))
-            values = [self.value_of(word, word.raw.index("=") + 1, "env") for word in environment.assigns]
-            for word, value in zip(environment.assigns, values):
-                self.state.put(word.raw.split("=")[0], Variable("", False, False))
-                self.assign(word, "env", True, value)
+            self._environment(environment.assigns)
             if environment.unclear:
                 self.refuse(environment.unclear.start, "This word of 'env' is not understood.")
-        self.start(command.start, command.end, is_exec)
+        for redirect in command.redirects:
+            self._file_name(redirect)
+        self.start(command, is_exec)
         self.state.undo(mark)
+
+    def _environment(self, words: list[Word]) -> None:
+        """The assignments of an ``env``: words like others, so ``env "A=a b"`` is as good as ``env A="a b"``."""
+        values = [expand(word.raw, self.state, assignment=False, braces=True) for word in words]
+        for word, whole in zip(words, values):
+            text = whole if isinstance(whole, str) else whole[0] if isinstance(whole[0], str) else ""
+            match = ASSIGNMENT.match(text)
+            if match is None or match.group(2) or match.group(3) != "=":
+                self.refuse(word.start, f"This word of 'env' is not understood: {word.raw}.")
+                continue
+            rest = () if isinstance(whole, str) else whole[1:]
+            value = concatenated([text[match.end() :], rest])
+            self.state.put(match.group(1), Variable("", False, False))
+            if ASSIGNMENT.match(word.raw):
+                self.assign(word, "env", True, value)
+            else:
+                self._quoted(word, value, match, "env", True)
+
+    def _file_name(self, redirect: Word) -> None:
+        """A file name that falls into several words, or is empty, keeps the engine from being started."""
+        target = _OPERATOR.sub("", redirect.raw, count=1)
+        if "$" not in target or redirect.raw.startswith("<<"):
+            return
+        if static(expand(target, self.state, assignment=True)) is None:
+            return
+        if not static(expand(target, self.state, assignment=False)):
+            self.refuse(redirect.start, f"The file name in {redirect.raw} would not be one word")

@@ -86,7 +86,7 @@ def unset_knob(data: bytes, name: str) -> bytes:
             raise problem or _refused(
                 name, analysis.line(place.start), "this export cannot be taken away alone", "remove it by hand"
             )
-    if analysis is not before and any(start.nounset for start in analysis.starts):
+    if analysis is not before:
         _refuse_unbound(analysis, name)
     return analysis.text.encode("latin-1")
 
@@ -95,8 +95,12 @@ def _readable(data: bytes, name: str) -> Analysis:
     analysis = analyse(data.decode("latin-1"))
     if analysis.refusal:
         offset, sentence = analysis.refusal
-        raise _refused(name, analysis.line(offset), sentence[0].lower() + sentence[1:].rstrip("."), "edit it by hand")
+        raise _refused(name, analysis.line(offset), _clause(sentence), "edit it by hand")
     return analysis
+
+
+def _clause(sentence: str) -> str:
+    return sentence[0].lower() + sentence[1:].rstrip(".")
 
 
 def _refused(name: str, line: int, why: str, what_to_do: str) -> EditRefused:
@@ -157,7 +161,7 @@ def _removable(analysis: Analysis, name: str, variable: Variable) -> Optional[Pl
 def _difference(before: Analysis, after: Analysis, name: str) -> Optional[EditRefused]:
     """What an edit would change beyond the knob, as the refusal that says so."""
     if after.refusal:
-        return _refused(name, after.line(after.refusal[0]), "the result would not be understood", "edit it by hand")
+        return _refused(name, after.line(after.refusal[0]), _clause(after.refusal[1]), "edit it by hand")
     if [start.is_exec for start in before.starts] != [start.is_exec for start in after.starts]:
         return _refused(name, 1, "the edit would change which command starts the engine", "edit it by hand")
     old, new = before.exported(), after.exported()
@@ -176,12 +180,17 @@ def _difference(before: Analysis, after: Analysis, name: str) -> Optional[EditRe
 
 
 def _refuse_unbound(analysis: Analysis, name: str) -> None:
-    """Under ``set -u`` a use of a variable that is gone ends the script."""
+    """A use of a variable that is gone ends the script under ``set -u``, and as a log's name everywhere."""
     variable = analysis.variables.get(name)
     if variable is not None and variable.set:
         return
     use = re.compile(rf"\$(?:{name}(?![A-Za-z0-9_])|\{{{name}(?=[\}}#%/^,@\[]|:[^-=+?]))")
-    if not use.search(analysis.text):
+    if any(use.search(start.files) for start in analysis.starts):
+        line = analyse(analysis.text).starts[-1].offset
+        raise _refused(
+            name, analysis.line(line), f"the engine's output goes to a file named by ${name}", "change that line first"
+        )
+    if not any(start.nounset for start in analysis.starts) or not use.search(analysis.text):
         return
     analysis = analyse(analysis.text)  # with the right offsets
     limit = max(start.end for start in analysis.starts)

@@ -133,9 +133,11 @@ class _Expansion:
                 at = stop
             elif char == "~" and not quoted and self._tilde(at, start):
                 stop = at + 1
-                while stop < end and raw[stop] not in "/:":
+                while stop < end and raw[stop] not in "/:\\'\"$`":
                     stop += 1
-                out.append(Unknown(hash(("home", raw[at:stop]))))
+                # with anything quoted or expanded in its name it is a plain character
+                plain = stop < end and raw[stop] not in "/:"
+                out.append(raw[at:stop] if plain else Unknown(hash(("home", raw[at:stop]))))
                 at = stop
             elif char in "<>" and not quoted and raw.startswith("(", at + 1):
                 raise Trouble(at, "a process substitution has no value that can be known")

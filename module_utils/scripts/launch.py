@@ -98,7 +98,7 @@ def environment_words(words: list[Word]) -> Optional[Environment]:
     while index < len(words):
         word = words[index]
         raw = word.raw
-        if _ENV_ASSIGNMENT.match(raw):
+        if _ENV_ASSIGNMENT.match(bare(raw)):
             assigns.append(word)
         elif assigns:
             break

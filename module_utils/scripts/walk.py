@@ -33,6 +33,7 @@ class Start(NamedTuple):
     certain: bool
     order: int
     nounset: bool
+    files: str  # the source of its redirections
 
 
 class Walk(Commands):
@@ -299,13 +300,16 @@ class Walk(Commands):
 
     # -- starts
 
-    def start(self, offset: int, end: int, is_exec: bool) -> None:
+    def start(self, command: Simple, is_exec: bool) -> None:
         """The engine starts here, or the shell is replaced."""
         if self.dead:
             return
         variables = dict(self.state.variables)
         certain = not self.conditional
-        start = Start(offset, end, self.outer, variables, is_exec, certain, self.order, self.nounset)
+        files = " ".join(redirect.raw for redirect in command.redirects)
+        start = Start(
+            command.start, command.end, self.outer, variables, is_exec, certain, self.order, self.nounset, files
+        )
         self.starts.append(start)
         if is_exec:
             self.ended = True

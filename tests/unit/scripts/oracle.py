@@ -51,7 +51,7 @@ class Bash:
         os.mkdir(bin_folder)
         engine = (
             '#!/bin/sh\ncase "$1 $*" in -c*) ;; *launch_server*|*router*|*" serve "*|*api_server*|*sglang.srt*) '
-            f"exec /usr/bin/env -0 > '{self.seen}';; esac\n"
+            f"exec /usr/bin/env -0 > '{self.seen}'/$$;; esac\n"
         )
         passing = '#!/bin/sh\nwhile [ $# -gt 0 ]; do case "$1" in -*) shift;; *) break;; esac; done\nexec "$@"\n'
         for names, text in ((_ENGINES, engine), (_PASSING, passing), (_QUIET, "#!/bin/sh\nexit 0\n")):
@@ -62,6 +62,7 @@ class Bash:
                 os.chmod(path, 0o755)
         self.path = f"{bin_folder}:/usr/bin:/bin"
         self.runs = 0
+        os.mkdir(self.seen)
         os.mkdir(os.path.join(self.root, "work"))
 
     def close(self) -> None:
@@ -79,8 +80,8 @@ class Bash:
         path = os.path.join(self.root, "script.sh")
         with open(path, "wb") as file:
             file.write(_SOURCE.sub(rb"\1/dev/null", script))
-        if os.path.exists(self.seen):
-            os.unlink(self.seen)
+        for name in os.listdir(self.seen):
+            os.unlink(os.path.join(self.seen, name))
         environment = {"PATH": self.path, "HOME": self.root, **(caller or {})}
         reader, writer = os.pipe()
         with subprocess.Popen(
@@ -100,8 +101,14 @@ class Bash:
             if not ended:
                 os.killpg(process.pid, signal.SIGKILL)
                 return None
-        if not os.path.exists(self.seen):
+        seen = [self._read(os.path.join(self.seen, name)) for name in os.listdir(self.seen)]
+        if not seen:
             return None
-        with open(self.seen, "rb") as file:
+        # of several engines: what all of them see
+        return {name: value for name, value in seen[0].items() if all(each.get(name) == value for each in seen[1:])}
+
+    @staticmethod
+    def _read(path: str) -> dict[str, str]:
+        with open(path, "rb") as file:
             entries = [entry.partition(b"=") for entry in file.read().split(b"\0") if entry]
         return {os.fsdecode(name): os.fsdecode(value) for name, _, value in entries if name not in _BASE}
