@@ -31,6 +31,7 @@ class Analysis(NamedTuple):
     refusal: Optional[tuple[int, str]]  # why no edit of this script can be trusted
     comments: tuple[Comment, ...]
     last_order: int
+    guessed: bool  # no engine was recognized: the last command that may be one is taken
     guarded: dict[str, list[int]]
     trouble: bool  # a part of the script is not understood
 
@@ -45,6 +46,8 @@ class Analysis(NamedTuple):
             return "dead"
         variable = self.variables.get(place.name)
         active = variable is not None and variable.origin is place and variable.exported is not False
+        if active and place.form in ("prefix", "env"):
+            return "active"  # in front of the engine's own command, wherever that stands
         if place.conditional:
             return "conditional"
         if active:
@@ -81,11 +84,9 @@ def analyse_edited(before: Analysis, start: int, end: int, new: str) -> Analysis
 
 
 def _walked(text: str, statements: list[Statement], grammar: Grammar) -> Analysis:
-    walk = Walk()
-    try:
-        walk.top(statements)
-    except RecursionError:
-        walk.refuse(0, "The script is nested too deeply, or its functions call each other too often.")
+    walk = _walk(statements, guessing=False)
+    if not walk.starts:
+        walk = _walk(statements, guessing=True)
     final = walk.final
     trouble: Optional[Trouble] = grammar.trouble
     if trouble is not None:
@@ -120,8 +121,17 @@ def _walked(text: str, statements: list[Statement], grammar: Grammar) -> Analysi
     places.sort(key=lambda place: place.start)
     return Analysis(
         text, statements, tuple(places), variables, starts, final, tuple(sorted(walk.findings)), walk.refusal,
-        tuple(grammar.comments), last, walk.guarded, trouble is not None,
+        tuple(grammar.comments), last, walk.guessing, walk.guarded, trouble is not None,
     )  # fmt: skip
+
+
+def _walk(statements: list[Statement], guessing: bool) -> Walk:
+    walk = Walk(guessing)
+    try:
+        walk.top(statements)
+    except RecursionError:
+        walk.refuse(0, "The script is nested too deeply, or its functions call each other too often.")
+    return walk
 
 
 def _of_all(pictures: list[dict[str, Variable]]) -> dict[str, Variable]:

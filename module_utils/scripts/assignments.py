@@ -34,6 +34,7 @@ class Assignments:
         self.allexport: Optional[bool] = False
         self.nounset = False
         self.aliases = False
+        self.guessing = False  # no engine is recognized: whatever is run last is taken for it
         self.statement: Optional[Statement] = None
         self.command: Optional[Simple] = None
 

@@ -9,15 +9,14 @@ commands that give variables values that only a run can tell.
 from __future__ import annotations
 
 import re
-from typing import Callable, Optional
 
-from .assignments import ASSIGNMENT, Assignments
+from .assignments import ASSIGNMENT
 from .expansion import expand
-from .launch import INSIDE, engine_words, environment_words, exec_words
+from .exports import IDENTIFIER, Exports
+from .launch import HELPERS, INSIDE, base_name, engine_words, environment_words, exec_words
 from .nodes import Simple, Word
-from .state import COMPUTED, Value, Variable, concatenated, static, unknown
+from .state import Variable, concatenated, static, unknown
 
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _ARITHMETIC = re.compile(r"(?:\+\+|--)[ \t]*([A-Za-z_]\w*)|([A-Za-z_]\w*)[ \t]*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))")
 _EVALUATED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
 _EXPORTED = re.compile(r"\b(?:export|unset)[ \t]+(?:-[a-z]+[ \t]+)*([A-Za-z_][A-Za-z0-9_]*)")
@@ -30,15 +29,12 @@ _TELLING = ("export", "declare", "typeset", "local", "readonly", "unset", "set",
 _FILLING = ("read", "mapfile", "readarray", "getopts", "let", "wait", "printf")
 
 
-class Commands(Assignments):
+class Commands(Exports):
     """The part of the walk that knows the commands; ``Walk`` adds the order in which they run."""
 
     # -- what the walk provides
 
     def call(self, name: str) -> bool:
-        raise NotImplementedError
-
-    def is_function(self, name: str) -> bool:
         raise NotImplementedError
 
     def call_any(self) -> None:
@@ -51,7 +47,7 @@ class Commands(Assignments):
 
     def simple(self, command: Simple) -> None:
         self.command = command
-        if command.export is not None and self._plain_export(command, *command.export):
+        if command.export is not None and self.plain_export(command, *command.export):
             return
         for word in (*command.assigns, *command.words, *command.redirects):
             raw = word.raw
@@ -86,11 +82,11 @@ class Commands(Assignments):
         if name in _TELLING:
             self._redirected(command)
         if name == "export":
-            self._export(rest, command)
+            self.export_words(rest, command)
         elif name in _DECLARING:
-            self._declare(name, command.start, rest)
+            self.declare_words(name, command.start, rest)
         elif name == "unset":
-            self._unset(rest)
+            self.unset_words(rest)
         elif name == "set":
             self._set(rest)
         elif name in _FILLING:
@@ -103,28 +99,12 @@ class Commands(Assignments):
             self._leave(name, words[0])
         elif name in ("eval", ".", "source"):
             self._foreign(name, words[0], rest)
+            if self.guessing and name == "eval":
+                self._launch(command, words, False, False)
         elif name in ("alias", "shopt", "trap", "enable"):
             self._settings(name, words[0], rest)
         else:
             self._external(command, words)
-
-    # -- export and relatives
-
-    def _plain_export(self, command: Simple, name: str, value: str) -> bool:
-        """The short way for ``export NAME=value``; False when there is something to it after all."""
-        before = self.state.variables.get(name)
-        if before is not None and (before.array or before.integer or before.readonly is not False):
-            return False
-        if name in COMPUTED or self.is_function("export"):
-            return False
-        word = command.words[1]
-        size = len(name)
-        place = self.place(name, word.start, word.end, word.start + size, size + 1, "export")
-        self.note(place, value)
-        place.shown = True
-        exporters = (place,) if before is None else (*before.exporters, place)
-        self.state.put(name, Variable(value, True, True, place, (), exporters))
-        return True
 
     def _inside(self, word: Word) -> None:
         """What is run inside a word and could mislead the reader."""
@@ -138,184 +118,6 @@ class Commands(Assignments):
         for redirect in command.redirects:
             if not _HARMLESS.match(redirect.raw):
                 self.refuse(redirect.start, f"{redirect.raw} may fail, and then this command does nothing.")
-
-    def _export(self, words: list[Word], command: Simple) -> None:
-        words, flags = self._options(words, "fnp")
-        if flags is None or "f" in flags or "p" in flags:
-            return
-        if "?" in flags:
-            self.refuse(command.start, "What this export does is only known when the script runs.")
-            return
-        named = {match.group(1) for match in (ASSIGNMENT.match(word.raw) for word in command.assigns) if match}
-        self._names(words, "export", "n" not in flags, named, lambda word: None)
-
-    def _options(self, words: list[Word], allowed: str) -> tuple[list[Word], Optional[str]]:
-        """The words behind the options, and the options' letters (``+x`` gives ``+x``, unknown ones ``?``).
-
-        None instead of the letters when bash refuses one of them, and so the whole command.
-        """
-        flags = ""
-        for index, word in enumerate(words):
-            if word.raw[:1] not in "-+'\"\\$":
-                return words[index:], flags
-            text = self.text_of(word)
-            if text == "--":
-                return words[index + 1 :], flags
-            if text is None and word.raw[:1] in "-+":
-                flags += "?"
-                continue
-            if not text or len(text) == 1 or text[0] not in "-+" or (text[0] == "+" and "+" not in allowed):
-                return words[index:], flags
-            if any(letter not in allowed for letter in text[1:]):
-                self.finding(word.start, "not-understood", f"{word.raw} is no option here: the command fails.")
-                return [], None
-            flags += "".join("+" + letter for letter in text[1:]) if text[0] == "+" else text[1:]
-        return [], flags
-
-    def _names(
-        self, words: list[Word], form: str, exported: Optional[bool], named: set[str], after: Callable[[Word], None]
-    ) -> None:
-        # bash expands all words before the command sees the first of them
-        values: list[tuple[bool, Value]] = []
-        for word in words:
-            match = ASSIGNMENT.match(word.raw)
-            if match:
-                values.append((True, self.value_of(word, match.end(), form)))
-            else:
-                values.append((False, expand(word.raw, self.state, assignment=False, braces=True)))
-        for word, (assigns, value) in zip(words, values):
-            if assigns:
-                self.assign(word, form, exported, value)
-            else:
-                self._named(word, value, form, exported, named)
-            after(word)
-
-    def _named(self, word: Word, whole: Value, form: str, exported: Optional[bool], named: set[str]) -> None:
-        """One word of ``export`` or ``declare`` that is not written as an assignment: a name, or quoted."""
-        text = whole if isinstance(whole, str) else whole[0] if isinstance(whole[0], str) else ""
-        match = ASSIGNMENT.match(text)
-        if match and not match.group(2):
-            rest = () if isinstance(whole, str) else whole[1:]
-            self._quoted(word, concatenated([text[match.end() :], rest]), match, form, exported)
-        elif not isinstance(whole, str):
-            self.finding(word.start, "unknown-names", f"Which names {word.raw} exports is only known at run time.")
-        elif _IDENTIFIER.match(text):
-            if text in named:
-                self.refuse(word.start, f"{text} is given in front of a command that exports it.")
-            self._export_name(text, word, form, exported)
-        else:
-            self.finding(word.start, "not-a-name", f"{word.raw} is not a name that bash can export.")
-
-    def _quoted(self, word: Word, value: Value, match: re.Match[str], form: str, exported: Optional[bool]) -> None:
-        """``export "NAME=value"``."""
-        name = match.group(1)
-        before = self.state.get(name)
-        place = self.place(name, word.start, word.end, word.start, 0, form)
-        if before.integer:
-            self.refuse(word.start, f"{name} is declared as a number, and what is assigned here may be none.")
-        if match.group(3) == "+=" or before.array or before.integer or name in COMPUTED:
-            value = unknown("changed", name, value, before.value)
-        self.note(place, value)
-        if before.readonly is not False:
-            self._protected(name, word, place, before, form, exported)
-            return
-        if exported is None:
-            exported = before.exported if before.exported or self.allexport is False else self.allexport
-        elif form == "declare" and not exported and self.allexport is not False:
-            exported = self.allexport
-        place.shown = exported is not False
-        exporters = (*before.exporters, place) if exported else before.exporters
-        self.state.put(name, Variable(value, True, exported, place, (), exporters, before.array))
-
-    def _export_name(self, name: str, word: Word, form: str, exported: Optional[bool]) -> None:
-        before = self.state.get(name)
-        if exported is None:
-            return
-        if not exported:
-            self.state.put(name, before._replace(exported=False, exporters=()))
-            return
-        place = self.place(name, word.start, word.end, word.end, -1, form)
-        decided = before.origin is not None and before.origin.value_start >= 0 and not before.origin.element
-        for origin in (before.origin, *before.maybe):
-            if origin is not None and origin.value_start >= 0:
-                origin.shown = True
-        variable = before._replace(exported=True, exporters=(*before.exporters, place))
-        if not decided and not before.maybe:
-            self.note(place, before.value)
-            place.shown = True
-            variable = variable._replace(origin=place)
-        self.state.put(name, variable)
-
-    def _declare(self, command: str, start: int, words: list[Word]) -> None:
-        words, flags = self._options(words, "aAfFgiIlnrtuxp+" if command != "readonly" else "aAfp")
-        if flags is None:
-            return
-        if "?" in flags or "n" in flags.replace("+n", ""):
-            self.refuse(words[0].start if words else start, f"This {command} is not understood.")
-            return
-        if "f" in flags or "F" in flags or "p" in flags:
-            return
-        if command == "local" and self.frame() is None:
-            self.finding(start, "not-understood", "'local' outside a function fails.")
-            return
-        exported: Optional[bool] = False if "+x" in flags else (True if "x" in flags else None)
-        frame = self.frame()
-        local = frame is not None and command != "readonly" and "g" not in flags
-        named = [self._declared(word) for word in words]
-        for text, given in named:
-            if not text:
-                continue
-            before = self.state.get(text)
-            if local and frame:
-                frame[1].setdefault(text, before)
-                before = before._replace(readonly=False, array=False, integer=False)
-                if not given:
-                    # a local name without a value hides the outer one from the script, not from its children
-                    hidden = unknown("local", before.value) if before.exported is not False else ""
-                    before = before._replace(value=hidden, set=None if before.exported is not False else False)
-                self.state.put(text, before)
-            if set(flags.replace("+x", "")) & set("iluaA"):
-                self.state.put(
-                    text,
-                    before._replace(
-                        integer=before.integer or bool(set(flags) & set("ilu")),
-                        array=before.array or bool(set(flags) & set("aA")),
-                    ),
-                )
-        readonly = command == "readonly" or "r" in flags
-
-        def protect(word: Word) -> None:
-            name = self._declared(word)[0] if readonly else ""
-            if name:
-                self.state.put(name, self.state.get(name)._replace(readonly=True))
-
-        self._names(words, "declare", exported, set(), protect)
-
-    def _declared(self, word: Word) -> tuple[str, bool]:
-        """The name that a word declares ('' when that is not known), and whether it gives a value too."""
-        match = ASSIGNMENT.match(word.raw)
-        if match:
-            return match.group(1), True
-        whole = expand(word.raw, self.state, assignment=False, braces=True)
-        text = whole if isinstance(whole, str) else whole[0] if isinstance(whole[0], str) else ""
-        match = ASSIGNMENT.match(text)
-        if match:
-            return match.group(1), True
-        return (text, False) if isinstance(whole, str) and _IDENTIFIER.match(text) else ("", False)
-
-    def _unset(self, words: list[Word]) -> None:
-        words, flags = self._options(words, "fvn")
-        if flags is None or "f" in flags:
-            return
-        for word in words:
-            name = self.text_of(word)
-            if name is None or "n" in flags:
-                self.finding(word.start, "unknown-names", f"Which name {word.raw} unsets is not known.")
-            elif _IDENTIFIER.match(name):
-                if not self.state.get(name).readonly:
-                    self.state.put(name, Variable("", False, False))
-            elif _IDENTIFIER.match(name.split("[")[0]):
-                self.fill(name.split("[")[0], word.start, word.end, unknown("element", word.raw), "command")
 
     # -- set, read, exec and the others
 
@@ -366,7 +168,7 @@ class Commands(Assignments):
                 self.arithmetic(word.raw, word.start)
                 continue
             name = self.text_of(word)
-            if name and _IDENTIFIER.match(name):
+            if name and IDENTIFIER.match(name):
                 self.fill(
                     name, word.start, word.end, unknown("filled", name, command, *(each.raw for each in words)), form
                 )
@@ -437,7 +239,8 @@ class Commands(Assignments):
         self._launch(command, words, True, clears)
 
     def _external(self, command: Simple, words: list[Word]) -> None:
-        if engine_words([word.raw for word in words]):
+        guessed = self.guessing and base_name(words[0].raw) not in HELPERS
+        if guessed or engine_words([word.raw for word in words]):
             self._launch(command, words, False, False)
 
     def _launch(self, command: Simple, words: list[Word], is_exec: bool, clears: bool) -> None:
@@ -476,7 +279,7 @@ class Commands(Assignments):
             if ASSIGNMENT.match(word.raw):
                 self.assign(word, "env", True, value)
             else:
-                self._quoted(word, value, match, "env", True)
+                self.quoted_assignment(word, value, match, "env", True)
 
     def _file_name(self, redirect: Word) -> None:
         """A file name that falls into several words, or is empty, keeps the engine from being started."""

@@ -52,7 +52,7 @@ def set_knob(data: bytes, name: str, value: str) -> bytes:
         after = analyse_edited(before, *edit)
         found = _difference(before, after, name)
         if found is None and not _is_set(after.variables.get(name), wanted):
-            line = before.line(origin.start) if origin else 1
+            line = before.line(origin.start if origin else before.starts[-1].offset if before.starts else 0)
             found = _refused(name, line, "the value would not be in effect at the engine's start", "edit it by hand")
         if found is None:
             return after.text.encode("latin-1")
@@ -120,9 +120,15 @@ def _is_set(variable: Optional[Variable], wanted: str) -> bool:
 def _refuse_unsure(analysis: Analysis, name: str, variable: Variable) -> None:
     """Refuse when what decides the knob is not one plain assignment."""
     origin = variable.origin
-    places = [*variable.maybe, *([origin] if origin and origin.conditional else [])]
+    unsure = origin is not None and origin.conditional and origin.form not in ("prefix", "env")
+    places = [*variable.maybe, *([origin] if origin and unsure else [])]
     if variable.exported is None and not places:
         places = [place for place in variable.exporters if place.conditional]
+    if places and len(analysis.starts) > 1 and places[-1].form in ("prefix", "env"):
+        line = analysis.line(places[-1].start)
+        raise _refused(
+            name, line, "several engines are started, and not all see this value", "change that line by hand"
+        )
     if places:
         line = analysis.line(places[-1].start)
         raise _refused(name, line, "it is decided under a condition here", "change that line by hand, or move it out")

@@ -23,8 +23,17 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _ENV_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 # An engine whose output the script takes: nobody does that, and it would not be found as a command.
 INSIDE = re.compile(
-    r"(?:\$\(|`|<\(|>\()[^)`]*\b(?:python[0-9.]*|torchrun|uv)[\\'\"]*[ \t]+[^)`]*(?:sglang\.launch_server|sglang_router|vllm\.entrypoints)"
+    r"(?:\$\(|`|[<>]\()\s*(?:\w+=\S*\s+|(?:exec|nohup|env|numactl|setsid)\s+|-\S+\s+)*"
+    r"[^\s)`]*(?:python[0-9.]*|torchrun|uv)[\\'\"]*\s+[^)`]*(?:sglang\.launch_server|sglang_router|vllm\.entrypoints)"
 )
+# Commands that surely start no engine; any other may, in a script where none is recognized.
+HELPERS = frozenset(
+    ["[", "awk", "basename", "cat", "chmod", "chown", "conda", "cp", "curl", "cut", "date", "dirname", "echo", "false",
+     "git", "grep", "hash", "head", "hostname", "id", "install", "ip", "kill", "ln", "ls", "mkdir", "module", "mv",
+     "nvidia-smi", "pip", "pip3", "pkill", "popd", "printenv", "printf", "ps", "pushd", "pwd", "ray", "rm", "sed",
+     "sleep", "sort", "sysctl", "tail", "tee", "test", "touch", "tr", "true", "type", "ulimit", "umask", "uname",
+     "which", "xargs", "cd", ":", "jobs", "disown", "bg", "fg", "times", "builtin", "command", "dirs", "logger"]
+)  # fmt: skip
 
 
 class Environment(NamedTuple):

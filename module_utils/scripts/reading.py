@@ -96,7 +96,7 @@ def present(analysis: Analysis) -> Reading:
             line = max(each.line for each in exports if each.name == name and each.state in ("active", "overridden"))
             findings.append(Finding(line, "duplicated", f"{name} is exported {count} times; the last one counts."))
     exec_line = None
-    if analysis.starts:
+    if analysis.starts and not analysis.guessed:
         exec_line = analysis.line((analysis.final or analysis.starts[-1]).offset)
     if analysis.final is None:
         last = text.count("\n") + 1
@@ -142,6 +142,9 @@ def _said(analysis: Analysis, place: Place, state: str, line: int, counted: dict
 def _without_exec(analysis: Analysis) -> str:
     if not analysis.starts:
         return "No exec and no start of an engine is found: the exports at the end of the script are taken."
+    if analysis.guessed:
+        line = analysis.line(analysis.starts[-1].offset)
+        return f"No exec and no engine is recognized: the command in line {line} is taken for it."
     if any(start.is_exec for start in analysis.starts):
         return "Every exec is under a condition: what holds at each of them is taken."
     if len(analysis.starts) > 1:

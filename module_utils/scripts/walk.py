@@ -37,8 +37,9 @@ class Start(NamedTuple):
 
 
 class Walk(Commands):
-    def __init__(self) -> None:
+    def __init__(self, guessing: bool = False) -> None:
         super().__init__()
+        self.guessing = guessing
         self.frames: list[tuple[str, dict[str, Variable]]] = []  # functions on the way, with what their locals hide
         self.functions: dict[str, tuple[Compound, bool]] = {}  # the body, and whether the definition is conditional
         self.called: set[str] = set()
@@ -310,7 +311,10 @@ class Walk(Commands):
         start = Start(
             command.start, command.end, self.outer, variables, is_exec, certain, self.order, self.nounset, files
         )
-        self.starts.append(start)
+        if self.guessing and not is_exec:
+            self.starts = [start]
+        else:
+            self.starts.append(start)
         if is_exec:
             self.ended = True
             if certain and not self.subshell and self.final is None:
