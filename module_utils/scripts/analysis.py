@@ -45,7 +45,9 @@ class Analysis(NamedTuple):
         if place.dead or place.order > self.last_order:
             return "dead"
         variable = self.variables.get(place.name)
-        active = variable is not None and variable.origin is place and variable.exported is not False
+        active = (
+            variable is not None and variable.origin is place and variable.exported is not False and not variable.array
+        )
         if active and place.form in ("prefix", "env"):
             return "active"  # in front of the engine's own command, wherever that stands
         if place.conditional:

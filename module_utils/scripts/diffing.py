@@ -108,30 +108,44 @@ def _left_over(analysis: Analysis, names: Set[str]) -> list[_Line]:
     text = analysis.text
     edits: list[Edit] = []
     done: set[int] = set()
-    for place in analysis.places:
+    exporters = {place for name in names & set(analysis.variables) for place in analysis.variables[name].exporters}
+    for place in sorted({*analysis.places, *exporters}, key=lambda each: each.start):
         if place.name in names:
             edit = _taken(analysis, place, names, done)
             if edit is not None:
                 edits.append(edit)
-    keep = [True] * len(text)
-    touched: set[int] = set()
-    for edit in edits:
-        keep[edit.start : edit.end] = [False] * (edit.end - edit.start)
-        touched.update((analysis.line(edit.start), analysis.line(max(edit.start, edit.end - 1))))
+    shown = text.split("\n")
     lines: list[_Line] = []
-    offset = 0
-    for number, _, shown in _numbered(text):
-        size = len(shown) + 1
-        end = min(offset + size, len(text))
-        kept = "".join(text[at] for at in range(offset, end) if keep[at]) if number in touched else text[offset:end]
-        offset = end
-        if number in touched:
-            kept = _BLANKS.sub(" ", kept).strip(" \n\r")
+    kept: list[str] = []
+    number = here = 1
+    touched = False
+    at = 0
+    for edit in [*edits, Edit(len(text), len(text), "")]:
+        while at < edit.start:
+            end = text.find("\n", at, edit.start)
+            end = edit.start if end < 0 else end + 1
             if not kept:
-                continue
-            kept += "\n"
-        lines.append((number, kept, shown))
+                number = here
+            kept.append(text[at:end])
+            at = end
+            if text[at - 1] == "\n":
+                here += 1
+                lines += _compared_line("".join(kept), number, touched, shown)
+                kept, touched = [], False
+        whole = (edit.start == 0 or text[edit.start - 1] == "\n") and text[edit.end - 1 : edit.end] == "\n"
+        touched = touched or (edit.start < edit.end and not whole)
+        if edit.end > at:
+            here += text.count("\n", at, edit.end)
+            at = edit.end
+    lines += _compared_line("".join(kept), number, touched, shown)
     return lines
+
+
+def _compared_line(kept: str, number: int, touched: bool, shown: list[str]) -> list[_Line]:
+    if touched:
+        kept = _BLANKS.sub(" ", kept).strip(" \n\r")
+        kept = kept + "\n" if kept else ""
+    return [(number, kept, shown[number - 1])] if kept else []
 
 
 def _taken(analysis: Analysis, place: Place, names: Set[str], done: set[int]) -> Optional[Edit]:

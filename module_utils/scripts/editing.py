@@ -87,7 +87,7 @@ def unset_knob(data: bytes, name: str) -> bytes:
                 name, analysis.line(place.start), "this export cannot be taken away alone", "remove it by hand"
             )
     if analysis is not before:
-        _refuse_unbound(analysis, name)
+        _refuse_unbound(before, analysis, name)
     return analysis.text.encode("latin-1")
 
 
@@ -177,34 +177,29 @@ def _difference(before: Analysis, after: Analysis, name: str) -> Optional[EditRe
         left, right = old.get(other), new.get(other)
         same = left is not None and right is not None and left[:3] == right[:3]
         if not same or before.guarded.get(other) != after.guarded.get(other):
-            place = (left and left.origin) or (right and right.origin) or None
-            line = before.line(place.start) if place and left else 1
+            place = (left.origin or (left.maybe[-1] if left.maybe else None)) if left else None
+            line = before.line(place.start) if place else 1
             return _refused(
                 name, line, f"the value of {other} depends on {name} and would change with it", "change both by hand"
             )
     return None
 
 
-def _refuse_unbound(analysis: Analysis, name: str) -> None:
+def _refuse_unbound(before: Analysis, after: Analysis, name: str) -> None:
     """A use of a variable that is gone ends the script under ``set -u``, and as a log's name everywhere."""
-    variable = analysis.variables.get(name)
+    variable = after.variables.get(name)
     if variable is not None and variable.set:
         return
     use = re.compile(rf"\$(?:{name}(?![A-Za-z0-9_])|\{{{name}(?=[\}}#%/^,@\[]|:[^-=+?]))")
-    if any(use.search(start.files) for start in analysis.starts):
-        line = analyse(analysis.text).starts[-1].offset
-        raise _refused(
-            name, analysis.line(line), f"the engine's output goes to a file named by ${name}", "change that line first"
-        )
-    if not any(start.nounset for start in analysis.starts) or not use.search(analysis.text):
+    if any(use.search(start.files) for start in before.starts):
+        line = before.line(before.starts[-1].offset)
+        raise _refused(name, line, f"the engine's output goes to a file named by ${name}", "change that line first")
+    if not any(start.nounset for start in after.starts) or not use.search(after.text):
         return
-    analysis = analyse(analysis.text)  # with the right offsets
-    limit = max(start.end for start in analysis.starts)
-    for match in use.finditer(analysis.text, 0, limit):
-        if not any(comment.start <= match.start() < comment.end for comment in analysis.comments):
-            raise _refused(
-                name,
-                analysis.line(match.start()),
-                f"'set -u' is on and the script uses ${name} here, so it would stop",
-                "change that line first",
-            )
+    own = [(comment.start, comment.end) for comment in before.comments]
+    own += [(place.start, place.end) for place in before.places if place.name == name]
+    limit = max(start.end for start in before.starts)
+    for match in use.finditer(before.text, 0, limit):
+        if not any(start <= match.start() < end for start, end in own):
+            why = f"'set -u' is on and the script uses ${name} here, so it would stop"
+            raise _refused(name, before.line(match.start()), why, "change that line first")

@@ -135,7 +135,7 @@ class Exports(Assignments):
             self.state.put(name, before._replace(exported=False, exporters=()))
             return
         place = self.place(name, word.start, word.end, word.end, -1, form)
-        decided = before.origin is not None and before.origin.value_start >= 0 and not before.origin.element
+        decided = before.origin is not None and before.origin.value_start >= 0
         for origin in (before.origin, *before.maybe):
             if origin is not None and origin.value_start >= 0:
                 origin.shown = True
