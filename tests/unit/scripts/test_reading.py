@@ -192,7 +192,10 @@ def test_no_bytes_raise(data: bytes) -> None:
     read_script(data + b"\n" + ENGINE.encode())
 
 
-PIECES = ["export ", "A=", "1", "'", '"', "$(", ")", "{", "}", "\n", " ", "if ", "then ", "fi", "<<E", "#", "\\", "`", "${", "case x in ", "esac", ";;", "&", "((", "[[ ", "]]", "é", "\r", "unset ", "f() ", "set -a;", "eval ", "exec ", "$A"]
+PIECES = [
+    "export ", "A=", "1", "'", '"', "$(", ")", "{", "}", "\n", " ", "if ", "then ", "fi", "<<E", "#", "\\", "`", "${",
+    "case x in ", "esac", ";;", "&", "|", "((", "[[ ", "]]", "\xe9", "\r", "unset ", "f() ", "set -a;", "eval ", "exec ", "$A",
+]  # fmt: skip
 
 
 @settings(max_examples=300, deadline=None, database=None, derandomize=True)
