@@ -24,6 +24,7 @@ class Analysis(NamedTuple):
     text: str
     statements: list[Statement]
     places: tuple[Place, ...]  # in the order of the file, all states
+    unexported: tuple[Place, ...]  # plain assignments of names that are not exported
     variables: dict[str, Variable]  # at the engine's start
     starts: tuple[Start, ...]
     final: Optional[Start]  # the start that decides, if there is one
@@ -112,6 +113,7 @@ def _walked(text: str, statements: list[Statement], grammar: Grammar) -> Analysi
         starts = ()
         last = walk.order
     places = [place for place in walk.places.values() if place.shown]
+    unexported = tuple(place for place in walk.places.values() if not place.shown and place.value_start >= 0)
     for variable in variables.values():
         if variable.exported is not False:
             # what a command such as read gives to an exported name
@@ -122,7 +124,7 @@ def _walked(text: str, statements: list[Statement], grammar: Grammar) -> Analysi
     places += _commented(text, grammar.comments)
     places.sort(key=lambda place: place.start)
     return Analysis(
-        text, statements, tuple(places), variables, starts, final, tuple(sorted(walk.findings)), walk.refusal,
+        text, statements, tuple(places), unexported, variables, starts, final, tuple(sorted(walk.findings)), walk.refusal,
         tuple(grammar.comments), last, walk.guessing, walk.guarded, trouble is not None,
     )  # fmt: skip
 

@@ -16,6 +16,10 @@ from .placing import Edit, is_alone, without, without_statement
 from .state import Place
 
 _BLANKS = re.compile(r"[ \t]+")
+# One line: its number, what is left of it, what is shown, whether something was taken out of it.
+_LeftLine = tuple[int, str, str, bool]
+# One line: its number, what is compared, what is shown.
+_Line = tuple[int, str, str]
 
 
 @dataclass(frozen=True)
@@ -65,11 +69,24 @@ def lines_beyond(before: bytes, after: bytes, names: Set[str]) -> list[ChangedLi
     old, new = analyse(before.decode("latin-1")), analyse(after.decode("latin-1"))
     if old.refusal or new.refusal:
         return changed_lines(before, after)
-    return _compared(_left_over(old, names), _left_over(new, names))
+    left, right = _left_over(old, names), _left_over(new, names)
+    # An assignment takes blanks with it, so a line that one was taken out of is compared without regard to blanks.
+    loose = {_loosened(text) for _, text, _, touched in (*left, *right) if touched}
+    return _compared(_keyed(left, loose), _keyed(right, loose))
 
 
-# One line: its number, what is compared, what is shown.
-_Line = tuple[int, str, str]
+def _loosened(text: str) -> str:
+    return _BLANKS.sub(" ", text).strip(" \r\n")
+
+
+def _keyed(lines: list[_LeftLine], loose: Set[str]) -> list[_Line]:
+    keyed: list[_Line] = []
+    for number, text, shown, touched in lines:
+        loosened = _loosened(text)
+        if touched and not loosened:
+            continue
+        keyed.append((number, loosened if loosened and loosened in loose else text, shown))
+    return keyed
 
 
 def _numbered(text: str) -> list[_Line]:
@@ -102,20 +119,19 @@ def _readable(line: str) -> str:
     return line.encode("latin-1").decode("utf-8", "replace")
 
 
-def _left_over(analysis: Analysis, names: Set[str]) -> list[_Line]:
-    """The lines of a script without the named knobs. Lines that something was taken out of are compared
-    without regard to blanks, since an assignment takes its blanks with it."""
+def _left_over(analysis: Analysis, names: Set[str]) -> list[_LeftLine]:
+    """The lines of a script without the named knobs."""
     text = analysis.text
     edits: list[Edit] = []
     done: set[int] = set()
     exporters = {place for name in names & set(analysis.variables) for place in analysis.variables[name].exporters}
-    for place in sorted({*analysis.places, *exporters}, key=lambda each: each.start):
+    for place in sorted({*analysis.places, *analysis.unexported, *exporters}, key=lambda each: each.start):
         if place.name in names:
             edit = _taken(analysis, place, names, done)
             if edit is not None:
                 edits.append(edit)
     shown = text.split("\n")
-    lines: list[_Line] = []
+    lines: list[_LeftLine] = []
     kept: list[str] = []
     number = here = 1
     touched = False
@@ -130,22 +146,16 @@ def _left_over(analysis: Analysis, names: Set[str]) -> list[_Line]:
             at = end
             if text[at - 1] == "\n":
                 here += 1
-                lines += _compared_line("".join(kept), number, touched, shown)
+                lines.append((number, "".join(kept), shown[number - 1], touched))
                 kept, touched = [], False
         whole = (edit.start == 0 or text[edit.start - 1] == "\n") and text[edit.end - 1 : edit.end] == "\n"
         touched = touched or (edit.start < edit.end and not whole)
         if edit.end > at:
             here += text.count("\n", at, edit.end)
             at = edit.end
-    lines += _compared_line("".join(kept), number, touched, shown)
+    if kept:
+        lines.append((number, "".join(kept), shown[number - 1], touched))
     return lines
-
-
-def _compared_line(kept: str, number: int, touched: bool, shown: list[str]) -> list[_Line]:
-    if touched:
-        kept = _BLANKS.sub(" ", kept).strip(" \n\r")
-        kept = kept + "\n" if kept else ""
-    return [(number, kept, shown[number - 1])] if kept else []
 
 
 def _taken(analysis: Analysis, place: Place, names: Set[str], done: set[int]) -> Optional[Edit]:

@@ -116,6 +116,8 @@ def _with_line_before(analysis: Analysis, offset: int, name: str, value: str) ->
         above = _line_start(text, start - 1)
         if above not in alone or text.startswith("#!", above):
             break
+        if text[above - 2 : above] == "\\\n" and _line_start(text, above - 1) not in alone:
+            break  # the comment ends a continued line: nothing may come between
         start = above
     end = text.find("\n", start)
     line = _line(_indentation(text, start), name, value, end > 0 and text[end - 1] == "\r")

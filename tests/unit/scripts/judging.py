@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from typing import Optional
 
+from ansible_collections.pdops.sglang.plugins.module_utils.scripts.diffing import knobs_changed, lines_beyond
 from ansible_collections.pdops.sglang.plugins.module_utils.scripts.editing import EditRefused, set_knob, unset_knob
 from ansible_collections.pdops.sglang.plugins.module_utils.scripts.reading import Reading, read_script
 
@@ -81,8 +82,11 @@ def judge_edit(script: bytes, name: str, value: Optional[str], bash: Bash, argum
             _changed_only(first, second, name, value, script, edited)
     again = set_knob(edited, name, value) if value is not None else unset_knob(edited, name)
     assert again == edited, f"the second edit changes again: {edited!r} -> {again!r}"
+    assert set(knobs_changed(script, edited)) <= {name}, f"{knobs_changed(script, edited)}: {script!r} -> {edited!r}"
     if value is not None:
         one_replacement(script, edited)
+        beyond = lines_beyond(script, edited, {name})
+        assert not beyond, f"{beyond}: {script!r} -> {edited!r}"
     return "done"
 
 
