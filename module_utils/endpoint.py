@@ -93,19 +93,22 @@ def join(url: str, path: str) -> str:
     return url.rstrip("/") + path
 
 
-class _Late(Exception):
-    pass
+class Late(Exception):
+    """The time of a Clock is over."""
 
 
-class _Clock:
+class Clock:
+    """The time of one request; other rules for what is left (probe/stream.py) override left()."""
+
     def __init__(self, timeout_s: float) -> None:
         self.begin = time.monotonic()
         self.deadline = self.begin + timeout_s
 
     def left(self) -> float:
+        """Seconds that the next step may take; Late when there are none."""
         left = self.deadline - time.monotonic()
         if left <= 0:
-            raise _Late
+            raise Late
         return left
 
     def spent(self) -> float:
@@ -115,7 +118,7 @@ class _Clock:
 class _Reader(io.RawIOBase):
     """Reads a socket; each read gets only what is left of the total time."""
 
-    def __init__(self, sock: socket.socket, clock: _Clock) -> None:
+    def __init__(self, sock: socket.socket, clock: Clock) -> None:
         self._sock, self._clock = sock, clock
 
     def readable(self) -> bool:
@@ -126,10 +129,10 @@ class _Reader(io.RawIOBase):
         return self._sock.recv_into(buffer)
 
 
-class _TimedSocket:
+class TimedSocket:
     """As much of a socket as http.client uses."""
 
-    def __init__(self, sock: socket.socket, clock: _Clock) -> None:
+    def __init__(self, sock: socket.socket, clock: Clock) -> None:
         self._sock, self._clock = sock, clock
 
     def sendall(self, data: bytes) -> None:
@@ -146,7 +149,7 @@ class _TimedSocket:
 _Found = List[Tuple[Any, ...]]
 
 
-def _look_up(host: str, port: int, clock: _Clock) -> _Found:
+def _look_up(host: str, port: int, clock: Clock) -> _Found:
     """getaddrinfo has no timeout of its own, so a name is looked up in a thread that may be left behind."""
     if _is_literal(host):
         return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
@@ -164,7 +167,7 @@ def _look_up(host: str, port: int, clock: _Clock) -> _Found:
     thread.start()
     thread.join(clock.left())
     if not box:
-        raise _Late
+        raise Late
     if isinstance(box[0], OSError):
         raise box[0]
     return box[0]
@@ -180,7 +183,8 @@ def _is_literal(host: str) -> bool:
     return False
 
 
-def _connect(address: Address, clock: _Clock) -> socket.socket:
+def connect(address: Address, clock: Clock) -> socket.socket:
+    """A connected socket, with TLS for https; OSError, or Late."""
     last: OSError = OSError("no address")
     for family, kind, protocol, _name, target in _look_up(address.host, address.port, clock):
         sock = socket.socket(family, kind, protocol)
@@ -203,6 +207,22 @@ def _connect(address: Address, clock: _Clock) -> socket.socket:
     raise last
 
 
+def failure_of(error: Exception, address: Address, spent_s: float) -> Failure:
+    """In words: what went wrong with a request, other than that its time was over."""
+    where = f"{address.host}:{address.port}"
+    if isinstance(error, ConnectionRefusedError):
+        return Failure("refused", f"nothing listens on {where}", spent_s)
+    if isinstance(error, (ConnectionError, http.client.IncompleteRead)):
+        return Failure("reset", f"{where} broke the connection ({type(error).__name__})", spent_s)
+    if isinstance(error, socket.gaierror):
+        return Failure("dns", f"the name {address.host} is not known here ({error.strerror or error})", spent_s)
+    if isinstance(error, ssl.SSLError):
+        return Failure("tls", f"no TLS with {where}: {error.reason or error}", spent_s)
+    if isinstance(error, http.client.HTTPException):
+        return Failure("protocol", f"{where} does not speak HTTP ({type(error).__name__})", spent_s)
+    return Failure("unreachable", f"{where} cannot be reached ({getattr(error, 'strerror', None) or error})", spent_s)
+
+
 def request(
     url: str,
     method: str = "GET",
@@ -217,16 +237,16 @@ def request(
     The key goes into the Authorization header and nowhere else: no message holds it.
     """
     address = parse_url(url)
-    clock = _Clock(timeout_s)
+    clock = Clock(timeout_s)
     sent = {"Accept": "*/*", "Connection": "close", "User-Agent": "pdops", **(headers or {})}
     if api_key:
         sent["Authorization"] = f"Bearer {api_key}"
     sock: Optional[socket.socket] = None
     where = f"{address.host}:{address.port}"
     try:
-        sock = _connect(address, clock)
+        sock = connect(address, clock)
         connection = http.client.HTTPConnection(address.host, address.port)
-        connection.sock = _TimedSocket(sock, clock)
+        connection.sock = TimedSocket(sock, clock)
         connection.request(method, address.path, body=body, headers=sent)
         response = connection.getresponse()
         data = response.read(max_bytes + 1)
@@ -234,26 +254,16 @@ def request(
             return Failure("reset", f"{where} broke off after {len(data)} bytes of its answer", clock.spent())
         found = {name.lower(): value for name, value in response.getheaders()}
         return Answer(response.status, found, data[:max_bytes], len(data) > max_bytes, clock.spent())
-    except (_Late, socket.timeout, TimeoutError):
+    except (Late, socket.timeout, TimeoutError):
         what = "no whole answer from" if sock is not None else "no connection to"
         return Failure("timeout", f"{what} {where} within {timeout_s:g} s", clock.spent())
-    except ConnectionRefusedError:
-        return Failure("refused", f"nothing listens on {where}", clock.spent())
-    except (ConnectionError, http.client.IncompleteRead) as error:
-        return Failure("reset", f"{where} broke the connection ({type(error).__name__})", clock.spent())
-    except socket.gaierror as error:
-        return Failure("dns", f"the name {address.host} is not known here ({error.strerror or error})", clock.spent())
-    except ssl.SSLError as error:
-        return Failure("tls", f"no TLS with {where}: {error.reason or error}", clock.spent())
-    except http.client.HTTPException as error:
-        return Failure("protocol", f"{where} does not speak HTTP ({type(error).__name__})", clock.spent())
+    except (OSError, http.client.HTTPException) as error:
+        return failure_of(error, address, clock.spent())
     except ValueError as error:
         # http.client refuses header values with line breaks and the like; never print the value.
         raise PdopsError(
             f"the request to {where} cannot be sent ({type(error).__name__}): check url and api key"
         ) from None
-    except OSError as error:
-        return Failure("unreachable", f"{where} cannot be reached ({error.strerror or error})", clock.spent())
     finally:
         if sock is not None:
             sock.close()
@@ -267,11 +277,11 @@ def post_json(url: str, data: Any, timeout_s: float, api_key: Optional[str] = No
 
 def port_open(host: str, port: int, timeout_s: float = 1.0) -> Optional[Failure]:
     """Connect and close; None when something accepted."""
-    clock = _Clock(timeout_s)
+    clock = Clock(timeout_s)
     try:
-        _connect(Address("http", host, port, "/"), clock).close()
+        connect(Address("http", host, port, "/"), clock).close()
         return None
-    except (_Late, socket.timeout, TimeoutError):
+    except (Late, socket.timeout, TimeoutError):
         return Failure("timeout", f"no connection to {host}:{port} within {timeout_s:g} s", clock.spent())
     except ConnectionRefusedError:
         return Failure("refused", f"nothing listens on {host}:{port}", clock.spent())
