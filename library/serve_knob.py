@@ -64,6 +64,13 @@ options:
       - V(false) takes the whole content of a version or backup with O(state=restored).
     type: bool
     default: true
+  lines_only:
+    description:
+      - For O(state=restored), take only the named knobs out of the version or backup, as they are written there with the comment
+        behind them, and leave all else. This also brings back a value that only a run tells, as V($(nproc\)).
+      - A knob that a source named by O(from_version) or O(from_backup) does not have is unset.
+    type: bool
+    default: false
   expect_sha256:
     description: Refuse when the script is not this content any more, and show what changed if the content is stored.
     type: str
@@ -207,6 +214,7 @@ def main() -> None:
             "from_version": {"type": "str"},
             "from_backup": {"type": "str"},
             "expect_only": {"type": "bool", "default": True},
+            "lines_only": {"type": "bool", "default": False},
             "expect_sha256": {"type": "str"},
             "state_dir": {"type": "path", "default": "/var/lib/pdops"},
             "label": {"type": "str", "default": ""},
@@ -231,6 +239,7 @@ def main() -> None:
             from_version=given["from_version"],
             from_backup=given["from_backup"],
             expect_only=given["expect_only"],
+            lines_only=given["lines_only"],
             expect_sha256=given["expect_sha256"],
             label=given["label"],
             actor=given["actor"],

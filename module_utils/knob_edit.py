@@ -14,9 +14,11 @@ from . import knobs
 from .bash_syntax import check_syntax
 from .pdops_error import PdopsError
 from .script_views import masked_beside, masked_difference, masked_value, shown_lines, told_lines
+from .scripts.deciding import comment_behind, has_knob, knob_line, same_knob
 from .scripts.diffing import changed_lines, knobs_changed, lines_beyond
 from .scripts.editing import set_knob, unset_knob
-from .scripts.reading import Reading, read_script
+from .scripts.reading import read_script
+from .scripts.taking import take_knob
 from .store.atomic import find_leftovers, leftovers_of, read_regular, remove_leftovers, replace_file, sha256_of
 from .store.backups import MOST_BYTES
 from .store.obstacles import check_replaceable
@@ -29,7 +31,11 @@ STATES = ("present", "absent", "restored")
 
 @dataclass(frozen=True)
 class EditRequest:
-    """What is wanted. A knob's value None means: unset it (``present``), or: whatever it was (``restored``)."""
+    """What is wanted. A knob's value None means: unset it (``present``), or: whatever it was (``restored``).
+
+    ``lines_only`` takes only the named knobs out of the source (``restored``), as they are written there; a knob that
+    a named source does not have is then unset.
+    """
 
     path: str
     knobs: Mapping[str, Optional[str]]
@@ -37,6 +43,7 @@ class EditRequest:
     from_version: Optional[str] = None
     from_backup: Optional[str] = None
     expect_only: bool = True
+    lines_only: bool = False
     expect_sha256: Optional[str] = None
     label: str = ""
     actor: str = ""
@@ -110,6 +117,8 @@ def check_request(request: EditRequest) -> None:
             )
     if request.state != "restored" and (request.from_version or request.from_backup):
         raise PdopsError("from_version and from_backup belong to state=restored; set that, or leave them out.")
+    if request.lines_only and (request.state != "restored" or not request.knobs):
+        raise PdopsError("lines_only belongs to state=restored with knobs; set those, or leave it out.")
     if request.from_version and request.from_backup:
         raise PdopsError("from_version and from_backup were both given; give one of them.")
     if request.state == "restored" and not request.knobs and not (request.from_version or request.from_backup):
@@ -133,6 +142,8 @@ def plan_edit(request: EditRequest, store: Store) -> EditPlan:
     skipped: tuple[str, ...] = ()
     if request.state == "restored":
         after, source, skipped = _restored(request, store, before)
+        if request.lines_only:
+            after = _taken(request, before, after)
     else:
         after = _edited(request, before)
     plan = _described(request, before, after, source, skipped)
@@ -156,6 +167,17 @@ def _edited(request: EditRequest, content: bytes) -> bytes:
     return content
 
 
+def _taken(request: EditRequest, content: bytes, source: bytes) -> bytes:
+    for name in request.knobs:
+        try:
+            content = take_knob(content, name, source)
+        except PdopsError as error:
+            raise PdopsError(
+                f"{request.path}: {masked_beside([content, source], str(error))}", **error.details
+            ) from None
+    return content
+
+
 def _restored(request: EditRequest, store: Store, now: bytes) -> tuple[bytes, dict[str, str], tuple[str, ...]]:
     """The content to restore, where it comes from, and what could not be looked at."""
     if request.from_version:
@@ -173,16 +195,14 @@ def _searched(request: EditRequest, store: Store, now: bytes) -> tuple[bytes, di
 
     When the script has them with the same values, it is what is wanted; that makes a second run change nothing.
     """
-    mine = read_script(now)
     sources = sources_of(request.path, store)
     for source in sources.found:
-        theirs = read_script(source.content)
-        if not all(_has(theirs, name, value) for name, value in request.knobs.items()):
+        if not all(_has(source.content, name, value) for name, value in request.knobs.items()):
             continue
-        if all(theirs.value(name) == mine.value(name) for name in request.knobs):
+        if all(same_knob(source.content, now, name) for name in request.knobs):
             break
         return source.content, source.as_dict(), sources.skipped
-    if all(_has(mine, name, value) for name, value in request.knobs.items()):
+    if all(_has(now, name, value) for name, value in request.knobs.items()):
         told = {"kind": "none", "name": "", "label": "", "time": "", "told": "the script itself, which has it already"}
         return now, told, sources.skipped
     wanted = ", ".join(name if value is None else f"{name}={value}" for name, value in request.knobs.items())
@@ -192,9 +212,10 @@ def _searched(request: EditRequest, store: Store, now: bytes) -> tuple[bytes, di
     )
 
 
-def _has(reading: Reading, name: str, value: Optional[str]) -> bool:
-    had = reading.value(name)
-    return had is not None and value in (None, had)
+def _has(content: bytes, name: str, value: Optional[str]) -> bool:
+    if value is None:
+        return has_knob(content, name)
+    return read_script(content).value(name) == value
 
 
 def _check_source(request: EditRequest, source: Source) -> None:
@@ -227,11 +248,28 @@ def _described(
         for item in becomes.findings
         if named.search(item.sentence)
     ]
+    if request.state == "present":
+        warnings += _old_comments(request, before, after, values)
     warnings += [
         f"{path} was left by a write that a crash cut short; remove it when nobody needs it"
         for path in find_leftovers(os.path.dirname(os.path.realpath(request.path)))
     ]
     return EditPlan(request, before, after, source, values, tuple(others), (*warnings, *skipped))
+
+
+def _old_comments(
+    request: EditRequest, before: bytes, after: bytes, values: Mapping[str, Mapping[str, Optional[str]]]
+) -> list[str]:
+    """A comment stays byte for byte when the value in front of it changes, and may say what is no longer true."""
+    told = []
+    for name in request.knobs:
+        line, comment = comment_behind(after, name)
+        if comment and comment_behind(before, name)[1] == comment and values[name]["before"] != values[name]["after"]:
+            told.append(
+                f"{request.path} line {line}: the comment behind {name} is left as it is and may speak of the old value: "
+                f"{masked_beside((before, after), comment)}"
+            )
+    return told
 
 
 def _too_much(plan: EditPlan) -> PdopsError:
@@ -255,7 +293,11 @@ def _way_on(plan: EditPlan) -> str:
     if not plan.source:
         return "To make the whole edit, say expect_only=false."
     becomes = {name: plan.knobs[name]["after"] for name in plan.request.knobs}
-    if None in becomes.values():
+    unsure = [name for name, value in becomes.items() if value is None and has_knob(plan.after, name)]
+    if unsure:
+        lines = "; ".join(masked_beside([plan.after], knob_line(plan.after, name)) for name in unsure)
+        only = f"take its line alone (lines_only=true, {lines})"
+    elif None in becomes.values():
         only = f"unset it (state=absent, {', '.join(becomes)})"
     else:
         only = f"set it (state=present, {' '.join(f'{name}={value}' for name, value in becomes.items())})"

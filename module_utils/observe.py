@@ -18,7 +18,9 @@ from .deployment import Instance
 from .gates.effective import observe_knobs
 from .knob_edit import EditRequest, masked_diff, plan_edit
 from .pdops_error import PdopsError
-from .script_views import shown_lines
+from .script_views import masked_beside, shown_lines
+from .scripts.analysis import analyse
+from .scripts.deciding import has_knob, knob_line, same_knob
 from .scripts.diffing import changed_lines
 from .scripts.reading import Reading, read_script
 from .services import manager_for
@@ -47,6 +49,11 @@ def _chosen(path: str, sources: list[Source], wanted: str | None, now: bytes) ->
             f"from={wanted} means several contents of {path}: {', '.join(source.told for source in found)}; give the sha256 or the file name."
         )
     return found[:1]
+
+
+def _names(content: bytes) -> set[str]:
+    """Knobs that the engine sees because of a script, also those whose value only a run tells; secrets left out."""
+    return {name for name in analyse(content.decode("latin-1")).exported() if not knobs.is_secret(name)}
 
 
 def _values(reading: Reading) -> dict[str, str]:
@@ -86,8 +93,14 @@ class _Look:
             self.manager, self.instance.unit, self.status, self.instance.url, sorted(names), self.instance.role
         )
 
-    def edit(self, knob: str, source: Source | None, value: str | None, state: str) -> dict[str, Any]:
-        """Work one edit out with the very code that would make it; a refusal is part of the answer."""
+    def edit(
+        self, knob: str, source: Source | None, value: str | None, state: str, lines_only: bool = False
+    ) -> dict[str, Any]:
+        """Work one edit out with the very code that would make it; a refusal is part of the answer.
+
+        ``line_after`` is the line that decides the knob after the edit when only a run tells its value (``after`` is
+        None then, and so it is for a knob that is unset).
+        """
         request = EditRequest(
             path=self.instance.serve_script,
             knobs={knob: value},
@@ -95,6 +108,7 @@ class _Look:
             from_version=source.name if source and source.kind == "version" and state == "restored" else None,
             from_backup=source.name if source and source.kind == "backup" and state == "restored" else None,
             expect_only=self.asked.expect_only,
+            lines_only=lines_only,
         )
         answer: dict[str, Any] = {
             "instance": self.instance.name,
@@ -102,6 +116,7 @@ class _Look:
             "knob": knob,
             "before": self.now.get(knob),
             "after": value,
+            "line_after": None,
             "source": source.as_dict() if source else None,
             "request": {
                 "path": request.path,
@@ -110,6 +125,7 @@ class _Look:
                 "from_version": request.from_version,
                 "from_backup": request.from_backup,
                 "expect_only": request.expect_only,
+                "lines_only": request.lines_only,
             },
             "refused": None,
         }
@@ -119,6 +135,7 @@ class _Look:
             return {**answer, "refused": str(error), **error.details}
         return {
             **answer,
+            "line_after": self.line_told(plan.after, knob) if value is None else None,
             "sha256_before": plan.sha256_before,
             "sha256_after": plan.sha256_after,
             "changed": plan.sha256_before != plan.sha256_after,
@@ -128,21 +145,26 @@ class _Look:
             "other_lines": list(plan.other_lines),
         }
 
+    def line_told(self, content: bytes, knob: str) -> str | None:
+        """The line of a knob whose value only a run tells; None when there is none."""
+        return masked_beside([content], knob_line(content, knob)) if has_knob(content, knob) else None
+
     def restorable(self) -> list[dict[str, Any]]:
         """Edits that bring a knob back that the script lacks; one per knob, from its best source."""
         edits = []
+        there = _names(self.content)
         if self.asked.knob is not None:
-            if self.asked.source is None and self.asked.value is None and self.asked.knob in self.now:
+            if self.asked.source is None and self.asked.value is None and self.asked.knob in there:
                 return []  # it is there; whether it is in effect is another question
             wanted = {self.asked.knob}
         else:
             wanted = set()
             for source in self.chosen():
-                wanted |= set(_values(read_script(source.content))) - set(self.now)
+                wanted |= _names(source.content) - there
         for knob in sorted(wanted):
             for source in self.chosen():
                 value = _values(read_script(source.content)).get(knob)
-                if value is None or value == self.now.get(knob):
+                if knob not in _names(source.content) or same_knob(source.content, self.content, knob):
                     continue
                 if self.asked.value is not None and value != self.asked.value:
                     continue
@@ -152,7 +174,7 @@ class _Look:
                 break
         return edits
 
-    def other_values(self, knob: str, taken: str) -> dict[str, str]:
+    def other_values(self, knob: str, taken: str | None) -> dict[str, str]:
         """Values that other sources have, each with the best source that has it."""
         if self.asked.value is not None or self.asked.source is not None:
             return {}
@@ -171,14 +193,21 @@ class _Look:
         return [edit] if edit["refused"] or edit["changed"] else []
 
     def revertible(self) -> list[dict[str, Any]]:
-        """The edit that puts the knob back to what it was before its newest change."""
+        """The edit that puts the knob back to what it was before its newest change: its former line, as it was."""
         knob = str(self.asked.knob)
         for source in self.chosen():
             before = _values(read_script(source.content)).get(knob)
-            if before == self.now.get(knob) or (self.asked.value is not None and before != self.asked.value):
+            if same_knob(source.content, self.content, knob):
                 continue
-            state = "absent" if before is None else "present"
-            edit = self.edit(knob, source, before, state)
+            if self.asked.value is not None and before != self.asked.value:
+                continue
+            if not has_knob(source.content, knob):
+                edit = self.edit(knob, source, None, "absent")
+            else:
+                edit = self.edit(knob, source, before, "restored", lines_only=True)
+                if edit["refused"] and before is not None:
+                    # Its line means something else in the script of today; its value can still be set.
+                    edit = self.edit(knob, source, before, "present")
             return [edit] if edit["refused"] or edit["changed"] else []
         return []
 
@@ -200,7 +229,7 @@ class _Look:
         running = self.running(names)
         for edit in edits:
             seen = running.get(edit["knob"], {})
-            edit["in_effect"] = self._same(seen, edit["after"])
+            edit["in_effect"] = edit["line_after"] is None and self._same(seen, edit["after"])
         answer: dict[str, Any] = {
             "role": self.instance.role,
             "unit": {
@@ -233,6 +262,7 @@ class _Look:
             answer["knob"] = {
                 "known": self.known(self.asked.knob),
                 "script": self.now.get(self.asked.knob),
+                "script_line": None if self.asked.knob in self.now else self.line_told(self.content, self.asked.knob),
                 "running": f"={seen['value']} ({seen['evidence']})"
                 if seen["state"] == "set"
                 else f"{seen['state']} ({seen['evidence']})",

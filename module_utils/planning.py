@@ -155,9 +155,14 @@ def _restore(deployment: str, sight: Sight, asked: Asked) -> Plan:
     return Plan(deployment, "restore", _nothing_to_restore(sight, asked), nothing=_nothing_to_restore(sight, asked))
 
 
+def _shown_after(edit: Mapping[str, Any]) -> str:
+    line = edit.get("line_after")
+    return f" ({line})" if line else f"={edit['after']}" if edit["after"] is not None else " (unset)"
+
+
 def _several(sight: Sight, edits: list[dict[str, Any]]) -> str:
     listed = "; ".join(
-        f"{edit['knob']}={edit['after']} on {sight.called(edit['instance'])} ({edit['instance']}, from {edit['source']['told']})"
+        f"{edit['knob']}{_shown_after(edit)} on {sight.called(edit['instance'])} ({edit['instance']}, from {edit['source']['told']})"
         for edit in edits
     )
     return (
@@ -188,7 +193,9 @@ def _nothing_to_restore(sight: Sight, asked: Asked) -> str:
     for item in sight.instances:
         state = sight.by_name[item.name].get("knob") if asked.wants(item) else None
         if state:
-            seen.append(f"{sight.called(item.name)}: script {_shown(state['script'])}, running {state['running']}")
+            line = state.get("script_line")
+            script = f"says {line}, whose value only a run tells" if line else _shown(state["script"])
+            seen.append(f"{sight.called(item.name)}: script {script}, running {state['running']}")
     return f"nothing to restore: {asked.knob} ({'; '.join(seen) or where})"
 
 
@@ -284,8 +291,11 @@ def _edit_plan(deployment: str, sight: Sight, asked: Asked, edits: list[dict[str
     for edit in edits:
         name = edit["instance"]
         value = edit["after"]
-        told.append(f"{edit['knob']}{f'={value}' if value is not None else ' (now unset)'} on {sight.called(name)}")
-        expect.setdefault(name, {})[edit["knob"]] = value
+        line = edit.get("line_after")
+        becomes = f"={value}" if value is not None else f" (now {line})" if line else " (now unset)"
+        told.append(f"{edit['knob']}{becomes} on {sight.called(name)}")
+        if not line:  # what only a run tells, no gate can ask for
+            expect.setdefault(name, {})[edit["knob"]] = value
         if not edit.get("in_effect"):
             why[name] = "its script changes"
             late.append(name)

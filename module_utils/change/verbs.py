@@ -105,6 +105,7 @@ def request_of(edit: Mapping[str, Any], record: rules.Record) -> EditRequest:
         from_version=asked.get("from_version"),
         from_backup=asked.get("from_backup"),
         expect_only=bool(asked.get("expect_only", True)),
+        lines_only=bool(asked.get("lines_only", False)),
         expect_sha256=edit["sha256_before"],
         label=f"{record['verb']} {edit['knob']}",
         actor=who.told(record["leader"]),

@@ -16,6 +16,8 @@ from .placing import Edit, is_alone, without, without_statement
 from .state import Place
 
 _BLANKS = re.compile(r"[ \t]+")
+# The comment that keeps a carriage return out of a value (see placing) is as little as a blank.
+_EMPTY_COMMENT = re.compile(r"(?:\A| )#\Z")
 # One line: its number, what is left of it, what is shown, whether something was taken out of it.
 _LeftLine = tuple[int, str, str, bool]
 # One line: its number, what is compared, what is shown.
@@ -76,7 +78,7 @@ def lines_beyond(before: bytes, after: bytes, names: Set[str]) -> list[ChangedLi
 
 
 def _loosened(text: str) -> str:
-    return _BLANKS.sub(" ", text).strip(" \r\n")
+    return _EMPTY_COMMENT.sub("", _BLANKS.sub(" ", text).strip(" \r\n"))
 
 
 def _keyed(lines: list[_LeftLine], loose: Set[str]) -> list[_Line]:

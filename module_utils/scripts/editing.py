@@ -37,20 +37,20 @@ def set_knob(data: bytes, name: str, value: str) -> bytes:
     if checked is None:
         return unset_knob(data, name)
     wanted = checked.encode("utf-8", "surrogateescape").decode("latin-1")
-    before = _readable(data, name)
+    before = readable(data, name)
     variable = before.variables.get(name)
     if name in COMPUTED:
         raise _refused(name, 1, "bash computes this name itself, so no script can set it", "leave it alone")
     if _is_set(variable, wanted):
         return data
     if variable is not None and variable.exported is not False:
-        _refuse_unsure(before, name, variable)
+        refuse_unsure(before, name, variable)
     problem: Optional[EditRefused] = None
     origin = variable.origin if variable and variable.exported and variable.set is not False else None
     proposals = iter([with_value(before.text, origin, wanted)]) if origin else new_exports(before, name, wanted)
     for edit in proposals:
         after = analyse_edited(before, *edit)
-        found = _difference(before, after, name)
+        found = difference(before, after, name)
         if found is None and not _is_set(after.variables.get(name), wanted):
             line = before.line(origin.start if origin else before.starts[-1].offset if before.starts else 0)
             found = _refused(name, line, "the value would not be in effect at the engine's start", "edit it by hand")
@@ -66,7 +66,7 @@ def unset_knob(data: bytes, name: str) -> bytes:
     :raises EditRefused: as for :func:`set_knob`; also when ``set -u`` is on and the script still uses the variable
     """
     check_name(name)
-    before = analysis = _readable(data, name)
+    before = analysis = readable(data, name)
     for _ in range(_MOST_REMOVALS):
         variable = analysis.variables.get(name)
         place = _removable(analysis, name, variable) if variable else None
@@ -75,7 +75,7 @@ def unset_knob(data: bytes, name: str) -> bytes:
         problem: Optional[EditRefused] = None
         for edit in without(analysis.text, place):
             after = analyse_edited(analysis, *edit)
-            problem = _difference(before, after, name)
+            problem = difference(before, after, name)
             if problem is None:
                 rest = after.variables.get(name)
                 if rest is not None and rest.exported is not False:
@@ -91,7 +91,7 @@ def unset_knob(data: bytes, name: str) -> bytes:
     return analysis.text.encode("latin-1")
 
 
-def _readable(data: bytes, name: str) -> Analysis:
+def readable(data: bytes, name: str) -> Analysis:
     analysis = analyse(data.decode("latin-1"))
     if analysis.refusal:
         offset, sentence = analysis.refusal
@@ -117,7 +117,7 @@ def _is_set(variable: Optional[Variable], wanted: str) -> bool:
     )
 
 
-def _refuse_unsure(analysis: Analysis, name: str, variable: Variable) -> None:
+def refuse_unsure(analysis: Analysis, name: str, variable: Variable) -> None:
     """Refuse when what decides the knob is not one plain assignment."""
     origin = variable.origin
     unsure = origin is not None and origin.conditional and origin.form not in ("prefix", "env")
@@ -151,7 +151,7 @@ def _removable(analysis: Analysis, name: str, variable: Variable) -> Optional[Pl
         if variable.exported is False:
             return None
     if variable.origin is None or variable.origin.value_start >= 0 or variable.maybe or not variable.exporters:
-        _refuse_unsure(analysis, name, variable)
+        refuse_unsure(analysis, name, variable)
     origin = variable.origin
     if origin is not None and origin.form in ("export", "declare", "prefix", "env"):
         return origin
@@ -164,7 +164,7 @@ def _removable(analysis: Analysis, name: str, variable: Variable) -> Optional[Pl
     return origin
 
 
-def _difference(before: Analysis, after: Analysis, name: str) -> Optional[EditRefused]:
+def difference(before: Analysis, after: Analysis, name: str) -> Optional[EditRefused]:
     """What an edit would change beyond the knob, as the refusal that says so."""
     if after.refusal:
         return _refused(name, after.line(after.refusal[0]), _clause(after.refusal[1]), "edit it by hand")

@@ -19,7 +19,7 @@ from .state import Place
 _INDENTATION = re.compile(r"[ \t]*")
 _SEPARATOR = re.compile(r"[ \t]*;[ \t]*")
 _SEPARATOR_BEFORE = re.compile(r"[ \t]*;[ \t]*\Z")
-_REST_OF_LINE = re.compile(r"[ \t]*;?[ \t]*(?:#[^\n]*)?\r?(?=\n|\Z)")
+REST_OF_LINE = re.compile(r"[ \t]*;?[ \t]*(?:#[^\n]*)?\r?(?=\n|\Z)")
 _MOST_RELATIVES = 4
 
 
@@ -186,7 +186,7 @@ def is_alone(command: Simple, place: Place) -> bool:
 def without_statement(text: str, start: int, end: int) -> Iterator[Edit]:
     """Take a statement away: its whole lines with the comment behind it, or it and one separator."""
     line_start = _line_start(text, start)
-    rest = _REST_OF_LINE.match(text, end)
+    rest = REST_OF_LINE.match(text, end)
     before = text[line_start:start]
     if rest and not before.strip(" \t"):
         if rest.end() < len(text):

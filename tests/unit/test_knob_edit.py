@@ -328,3 +328,18 @@ def test_warnings_are_those_that_touch_the_named_knobs(tmp_path: Path, store: St
     ]
     (dead,) = run(script, store, knobs={"A": "3"}).warnings
     assert "line 7: A is exported where it has no effect" in dead
+
+
+def test_a_comment_that_may_speak_of_the_old_value_is_told_and_kept(script: Path, store: Store) -> None:
+    shutil.copy(CASES / "01_dsv4_decode.sh", script)
+    plan = run(script, store, knobs={KNOB: "256"})
+    assert LINE.replace("512", "256").encode() in script.read_bytes()
+    assert [warning for warning in plan.warnings if "comment" in warning] == [
+        f"{script} line 12: the comment behind {KNOB} is left as it is and may speak of the old value: "
+        "# A/B: +12.8% at C64, +5.7% at C96"
+    ]
+    # Nothing changes, or the comment comes with the value, or there is none: nothing to warn of.
+    assert not any("comment" in warning for warning in run(script, store, knobs={KNOB: "256"}).warnings)
+    back = run(script, store, knobs={KNOB: "512"}, state="restored", from_backup="pretgt_revert_2025")
+    assert back.changed and not any("comment" in warning for warning in back.warnings)
+    assert not any("comment" in warning for warning in run(script, store, knobs={"SGLANG_NEW": "1"}).warnings)

@@ -204,3 +204,37 @@ def test_each_knob_of_each_script_comes_back_byte_for_byte(path: Path, tmp_path:
             script.write_bytes(plan.after)
             back = plan_edit(EditRequest(str(script), {name: None}, "restored", from_backup="first"), store)
             assert back.after == first
+
+
+class TestLinesOnly:
+    def test_a_value_that_only_a_run_tells_comes_back_as_it_was_written(self, script: Path, store: Store) -> None:
+        former = script.read_bytes().replace(b"CTAS=512", b"CTAS=$(nproc)  # per core")
+        script.with_name("serve.sh.bak").write_bytes(former)
+        script.write_bytes(script.read_bytes().replace(b"--port 30001", b"--port 30002"))
+        asked = {"knobs": {KNOB: None}, "state": "restored", "from_backup": "bak"}
+        error = refused(script, store, **asked)
+        assert f"take its line alone (lines_only=true, export {KNOB}=$(nproc)  # per core)" in str(error)
+        done = do(script, store, lines_only=True, **asked)
+        assert script.read_bytes() == former.replace(b"--port 30001", b"--port 30002")
+        assert done.plan.other_lines == () and done.plan.knobs == {KNOB: {"before": "512", "after": None}}
+        assert not do(script, store, lines_only=True, **asked).plan.changed
+
+    def test_the_newest_version_with_such_a_value_is_found(self, script: Path, store: Store) -> None:
+        former = script.read_bytes().replace(b"CTAS=512", b"CTAS=${X:-8}")
+        script.write_bytes(former)
+        do(script, store, knobs={KNOB: "1024"})
+        done = do(script, store, knobs={KNOB: None}, state="restored", from_version="previous")
+        assert done.plan.changed and script.read_bytes() == former
+
+    def test_a_former_line_that_means_another_thing_now_is_shown(self, script: Path, store: Store) -> None:
+        former = script.read_bytes().replace(
+            b"export SGLANG_SM120_MMA_TARGET_CTAS=512",
+            b"N=$(nproc)\nexport SGLANG_SM120_MMA_TARGET_CTAS=$N$SGLANG_API_KEY",
+        )
+        script.with_name("serve.sh.bak").write_bytes(former)
+        error = refused(script, store, knobs={KNOB: None}, state="restored", from_backup="bak", lines_only=True)
+        assert f"line 7 of the former script: export {KNOB}=$N$SGLANG_API_KEY" in str(error)
+
+    def test_it_belongs_to_restored(self, script: Path, store: Store) -> None:
+        for asked in ({"knobs": {KNOB: "1"}}, {"knobs": {}, "state": "restored", "expect_only": False}):
+            assert "lines_only belongs to" in str(refused(script, store, lines_only=True, **asked))

@@ -10,6 +10,7 @@ from typing import Optional
 from ansible_collections.pdops.sglang.plugins.module_utils.scripts.diffing import knobs_changed, lines_beyond
 from ansible_collections.pdops.sglang.plugins.module_utils.scripts.editing import EditRefused, set_knob, unset_knob
 from ansible_collections.pdops.sglang.plugins.module_utils.scripts.reading import Reading, read_script
+from ansible_collections.pdops.sglang.plugins.module_utils.scripts.taking import take_knob
 
 from .oracle import Bash
 
@@ -87,7 +88,24 @@ def judge_edit(script: bytes, name: str, value: Optional[str], bash: Bash, argum
         one_replacement(script, edited)
         beyond = lines_beyond(script, edited, {name})
         assert not beyond, f"{beyond}: {script!r} -> {edited!r}"
+    _back(script, edited, name, before, bash, arguments)
     return "done"
+
+
+def _back(
+    script: bytes, edited: bytes, name: str, before: Optional[dict[str, str]], bash: Bash, arguments: tuple[str, ...]
+) -> None:
+    """What was there before comes back as it was, also when something else has changed since."""
+    for since in (edited, edited.replace(b"python3", b"python3.11", 1)):
+        try:
+            back = take_knob(since, name, script)
+        except EditRefused as refusal:
+            assert re.search(r"line \d+", str(refusal)), str(refusal)
+            continue
+        if back != script and before is not None:
+            after = bash.environment(back, None, arguments)
+            if after is not None:
+                _changed_only(before, after, name, before.get(name), script, back)
 
 
 def _changed_only(
