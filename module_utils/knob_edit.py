@@ -138,6 +138,8 @@ def plan_edit(request: EditRequest, store: Store) -> EditPlan:
     before = read_regular(request.path, MOST_BYTES)
     if request.expect_sha256 and sha256_of(before) != request.expect_sha256:
         raise _drifted(request, store, request.expect_sha256, None, before)
+    if request.state != "restored":
+        refuse_empty(request.path, before)
     source: Optional[dict[str, str]] = None
     skipped: tuple[str, ...] = ()
     if request.state == "restored":
@@ -150,9 +152,20 @@ def plan_edit(request: EditRequest, store: Store) -> EditPlan:
     if plan.changed:
         if request.expect_only and (plan.other_lines or set(plan.knobs) - set(request.knobs)):
             raise _too_much(plan)
+        if not after.strip() and plan.source:
+            raise PdopsError(f"{plan.source['told']} of {request.path} is empty; take another version or a backup.")
         check_replaceable(request.path)
         check_syntax(request.path, after)
     return plan
+
+
+def refuse_empty(path: str, content: bytes) -> None:
+    """An empty script starts nothing, and with a knob in it it would still start nothing: its content was lost."""
+    if not content.strip():
+        raise PdopsError(
+            f"{path} is empty ({len(content)} bytes), so it starts no engine; put a version or a backup of it back "
+            "(history.yml lists them, serve_version verb=restore restores one)."
+        )
 
 
 def _edited(request: EditRequest, content: bytes) -> bytes:

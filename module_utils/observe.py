@@ -16,7 +16,7 @@ from .change import record as rules
 from .change.book import Book
 from .deployment import Instance
 from .gates.effective import observe_knobs
-from .knob_edit import EditRequest, masked_diff, plan_edit
+from .knob_edit import EditRequest, masked_diff, plan_edit, refuse_empty
 from .pdops_error import PdopsError
 from .script_views import masked_beside, shown_lines
 from .scripts.analysis import analyse
@@ -73,6 +73,7 @@ class _Look:
         self.store = store
         self.asked = asked
         self.content = read_regular(instance.serve_script, MOST_BYTES)
+        refuse_empty(instance.serve_script, self.content)
         self.reading = read_script(self.content)
         self.now = _values(self.reading)
         former = sources_of(instance.serve_script, store)

@@ -58,7 +58,9 @@ def _label(name: str, script: str) -> Optional[str]:
     numbered = re.fullmatch(r"\.~(\d+)~", rest)
     if numbered:
         return f"~{numbered[1]}~"
-    match = re.fullmatch(rf"[._-](?:(?P<before>.+?)[._-])?(?:{_WORDS})(?:[._-]?(?P<after>.+))?", rest, re.IGNORECASE)
+    match = re.fullmatch(
+        rf"[._-](?:(?P<before>.+?)[._-])?(?:{_WORDS})(?:(?:[._-]|(?=\d))(?P<after>.+))?", rest, re.IGNORECASE
+    )
     if not match:
         # serve.sh.20251101 or serve.sh-2025-11-01T1200: a date alone is a backup too
         dated = re.fullmatch(r"[._-](\d{6,8}(?:[._T-]?\d{4,6})?|\d{4}-\d\d-\d\d(?:[T_.@-]?[\d:.-]+)?)", rest)

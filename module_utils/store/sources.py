@@ -5,18 +5,20 @@
 from __future__ import annotations
 
 import os
+import re
+import time
 from dataclasses import dataclass
 
 from ..pdops_error import PdopsError
 from .atomic import read_regular
-from .backups import MOST_BYTES, Backup, look_for_backups
+from .backups import MOST_BYTES, Backup, Backups, look_for_backups
 from .store import Store
-from .versions import Version
+from .versions import NOW, PREVIOUS, Version
 
 
 @dataclass(frozen=True)
 class Source:
-    """One former content. ``kind`` is ``version`` (``name`` is its sha256) or ``backup`` (``name`` is its path)."""
+    """One content. ``kind`` is ``version`` (``name`` is its sha256), ``backup`` or ``now`` (``name`` is its path)."""
 
     kind: str
     name: str
@@ -28,6 +30,8 @@ class Source:
     def told(self) -> str:
         if self.kind == "version":
             return f"version {self.name[:12]} ({self.label}, {self.time})"
+        if self.kind == "now":
+            return f"{os.path.basename(self.name)} as it is now"
         return f"backup {os.path.basename(self.name)}"
 
     def as_dict(self) -> dict[str, str]:
@@ -63,6 +67,60 @@ def sources_of(path: str, store: Store) -> Sources:
 def from_version(version: Version, store: Store) -> Source:
     """Raises :class:`PdopsError` when the content is lost or damaged."""
     return Source("version", version.sha256, version.label, version.time, store.content(version.sha256))
+
+
+def from_now(path: str) -> Source:
+    """What the script holds now."""
+    content = read_regular(path, MOST_BYTES)
+    when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(os.stat(path).st_mtime))
+    return Source("now", path, NOW, when, content)
+
+
+def from_anywhere(path: str, wanted: str, store: Store) -> Source:
+    """The content that a person names.
+
+    :param wanted: ``now``; ``previous``; a label or 6 or more digits of a sha256, of a version or of a backup beside the
+        script; the name of a file there; or the full path of any file. Labels and names go before digits, and a stored
+        version before a backup with the same content.
+    :raises PdopsError: nothing or several contents are meant; the sentence lists what there is
+    """
+    if wanted == NOW:
+        return from_now(path)
+    if wanted == PREVIOUS:
+        return from_version(store.find_version(path, wanted), store)
+    if os.path.isabs(wanted):
+        return _named(path, wanted)
+    versions, backups = store.versions(path), look_for_backups(path)
+    stored = [item for item in versions if item.label == wanted]
+    beside = [item for item in backups.found if wanted in (item.label, os.path.basename(item.path))]
+    if not stored and not beside and re.fullmatch("[0-9a-f]{6,64}", wanted.lower()):
+        stored = [item for item in versions if item.sha256.startswith(wanted.lower())]
+        beside = [item for item in backups.found if item.sha256.startswith(wanted.lower())]
+    if not stored and not beside:
+        for folder in dict.fromkeys((os.path.dirname(path), os.path.dirname(os.path.realpath(path)))):
+            if wanted and "/" not in wanted and os.path.exists(os.path.join(folder, wanted)):
+                return _named(path, os.path.join(folder, wanted))
+        raise PdopsError(f"{wanted!r} is no version and no backup of {path}; {_there_is(versions, backups)}.")
+    if len({item.sha256 for item in stored} | {item.sha256 for item in beside}) > 1:
+        meant = [item.told for item in stored] + [f"backup {os.path.basename(item.path)}" for item in beside]
+        raise PdopsError(
+            f"{wanted} means several contents of {path}: {', '.join(meant[:10])}; give the sha256 or the file name."
+        )
+    if stored:
+        try:
+            return from_version(stored[0], store)
+        except PdopsError:
+            if not beside:
+                raise
+    return _from(beside[0])
+
+
+def _there_is(versions: list[Version], backups: Backups) -> str:
+    told = [item.told for item in versions[:10]]
+    told += [f"and {len(versions) - 10} more versions"] if len(versions) > 10 else []
+    told += [f"backup {os.path.basename(item.path)}" for item in backups.found]
+    passed_over = f" ({' '.join(backups.skipped)})" if backups.skipped else ""
+    return f"there are: {', '.join(told) or 'none'}{passed_over}"
 
 
 def _from(backup: Backup) -> Source:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ..pdops_error import PdopsError
 from . import state_folder
 from .atomic import find_leftovers, sha256_of
+from .objects import begun_to_go, named_contents, stored_objects
 from .store import Store
 from .versions import rows_of, version_of
 
@@ -21,7 +22,8 @@ _OWN = {*state_folder.FOLDERS, "journal.jsonl", "lock"}
 
 @dataclass(frozen=True)
 class Problem:
-    """One finding. ``kind`` is ``damaged``, ``lost``, ``unreadable``, ``foreign``, ``leftover`` or ``open`` (to others)."""
+    """One finding. ``kind`` is ``damaged``, ``lost``, ``unnamed`` (a content that no version names), ``unreadable``,
+    ``foreign``, ``leftover`` or ``open`` (to others)."""
 
     kind: str
     path: str
@@ -39,13 +41,15 @@ def verify(store: Store) -> list[Problem]:
         problems = [Problem("open", store.state_dir, str(error))]
     if os.path.isdir(store.state_dir):
         try:
-            for look in (_modes, _top, _objects, _indexes):
+            for look in (_modes, _top, _objects, _unnamed, _indexes):
                 problems += look(store)
             problems += _lines(store.journal_path)
         except OSError as error:
             problems.append(
                 Problem("unreadable", str(error.filename), f"{error.filename} cannot be read ({error.strerror}).")
             )
+        except PdopsError as error:
+            problems.append(Problem("unreadable", store.state_dir, str(error)))
     return sorted(dict.fromkeys(problems), key=lambda item: (item.path, item.sentence))
 
 
@@ -95,6 +99,38 @@ def _objects(store: Store) -> Iterator[Problem]:
                     path,
                     f"{path} is not the content that its name says; the next edit to that content heals it.",
                 )
+
+
+def _unnamed(store: Store) -> Iterator[Problem]:
+    """Contents without a version: what is left when an index is lost, and when a write or a prune was cut short."""
+    there = stored_objects(store)
+    there -= named_contents(store)
+    if not there:
+        return
+    begun, told = begun_to_go(store), _told_by_journal(store)
+    for sha256 in there:
+        path = store.object_path(sha256)
+        if sha256 in begun:
+            yield Problem(
+                "leftover", path, f"{path} was left by a prune that a crash cut short; the next one removes it."
+            )
+            continue
+        whose = f" (by the journal it is of {told[sha256]})" if sha256 in told else ""
+        yield Problem(
+            "unnamed",
+            path,
+            f"{path} is named by no version of any file{whose}: an index was lost or a write was cut short; "
+            "import it as a version by this path, or remove it.",
+        )
+
+
+def _told_by_journal(store: Store) -> dict[str, str]:
+    told: dict[str, str] = {}
+    for entry in store.journal():
+        for key in ("sha256_before", "sha256_after"):
+            if isinstance(entry.get(key), str) and isinstance(entry.get("path"), str):
+                told[entry[key]] = f"{entry['path']}, {entry.get('at')}"
+    return told
 
 
 def _indexes(store: Store) -> Iterator[Problem]:

@@ -13,6 +13,8 @@ from typing import Any, Optional
 from ..pdops_error import PdopsError
 
 PREVIOUS = "previous"
+NOW = "now"
+_RESERVED = {PREVIOUS: "the version before the present one", NOW: "what the file holds now"}
 _LABEL = re.compile(r"[^\x00-\x1f\x7f]{0,120}")
 _PREFIX = re.compile(r"[0-9a-f]{6,64}")
 
@@ -40,8 +42,8 @@ def check_label(label: str) -> str:
         raise PdopsError(
             f"the label {label[:40]!r} is longer than 120 characters or has control characters in it; shorten it."
         )
-    if label == PREVIOUS:
-        raise PdopsError(f"the label {PREVIOUS!r} always means the version before the present one; take another.")
+    if label in _RESERVED:
+        raise PdopsError(f"the label {label!r} always means {_RESERVED[label]}; take another.")
     return label
 
 

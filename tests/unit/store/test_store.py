@@ -82,7 +82,7 @@ class TestVersions:
         assert found(store.versions(str(script)), "x", store.versions(str(script))[0].sha256[:8], None).label == "third"
 
     def test_an_imported_backup_takes_its_place_by_its_own_time(self, store: Store, script: Path) -> None:
-        store.add_version(str(script), NEW, "now", "alice", None)
+        store.add_version(str(script), NEW, "latest", "alice", None)
         for _ in range(2):
             store.add_version(str(script), OLD, "pretgt_revert_2025", "alice", None, time_s=1.7e9)
         assert [(item.label, item.time) for item in store.versions(str(script))][1:] == [
