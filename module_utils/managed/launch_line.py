@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""What a template of a serve script needs to know: the command of a prefill, decode or router, word by word.
+
+Words are not quoted here; the templates quote each of them by the shell's rules.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Optional
+from urllib.parse import urlsplit
+
+from ..deployment import Instance
+from ..pdops_error import PdopsError
+from .knob_block import BEGIN, END, merge_knobs
+from .options import Words, check_word, merge_options, read_options
+
+#: The variables of an instance that are looked at, beside those of :func:`..deployment.instance_from_variables`.
+VARIABLES = (
+    "pd_deployment",
+    "pd_venv",
+    "pd_python",
+    "pd_engine_module",
+    "pd_router_module",
+    "pd_offline",
+    "pd_model_path",
+    "pd_gpus",
+    "pd_numa_node",
+    "pd_listen",
+    "pd_engine_config",
+    "pd_pair_arguments",
+    "pd_arguments",
+    "pd_pair_knobs",
+    "pd_knobs",
+)
+
+_ENGINE_OWNED = {
+    "model-path": "pd_model_path",
+    "host": "pd_listen",
+    "port": "pd_url",
+    "disaggregation-mode": "the instance's role",
+    "disaggregation-bootstrap-port": "pd_bootstrap_port of the prefill",
+    "base-gpu-id": "pd_gpus (CUDA_VISIBLE_DEVICES), since --numa-node counts from the process's own first GPU",
+    "gpu-id-step": "pd_gpus",
+    "numa-node": "pd_numa_node",
+    "config": "pd_engine_config",
+}
+_ROUTER_OWNED = {
+    "pd-disaggregation": "the instance's role",
+    "prefill": "the prefill instances of the deployment",
+    "decode": "the decode instances of the deployment",
+    "worker-urls": "the instances of the deployment",
+    "host": "pd_listen",
+    "port": "pd_url",
+    "prometheus-host": "pd_metrics_url",
+    "prometheus-port": "pd_metrics_url",
+}
+_ENGINE_KEY = "put it into a YAML file with mode 0600 on the machine and name that file in pd_engine_config."
+# sglang-router 0.3.2 reads neither a file nor its environment for these (router_args.py).
+_ROUTER_KEY = "the router takes it in no other way, so leave it out here: filter the router's port, or put a proxy that knows the key in front."
+#: The router's own defaults notice a dead worker after three minutes; a pair of workers needs seconds.
+_ROUTER_DEFAULTS: dict[str, Optional[Words]] = {
+    "policy": ("--policy", "cache_aware"),
+    "health-check-interval-secs": ("--health-check-interval-secs", "5"),
+    "health-failure-threshold": ("--health-failure-threshold", "2"),
+    "cb-timeout-duration-secs": ("--cb-timeout-duration-secs", "15"),
+}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What the templates see as ``pd_launch``.
+
+    :ivar activate: the file to source first; None without ``pd_venv``
+    :ivar exports: what the template itself exports, in the knob block
+    :ivar program: the words of the program
+    :ivar arguments: its arguments, grouped as they are to stand on one line
+    :ivar knobs: the knobs that are filled in after the template is rendered
+    :ivar secret_files: files of keys that the command names; they must be private on the machine
+    """
+
+    instance: str
+    role: str
+    deployment: str
+    activate: Optional[str]
+    exports: dict[str, str]
+    program: Words
+    arguments: tuple[Words, ...]
+    knobs: dict[str, str]
+    secret_files: tuple[str, ...] = ()
+    knobs_begin: str = BEGIN
+    knobs_end: str = END
+
+    def as_dict(self) -> dict[str, Any]:
+        data = asdict(self)
+        data.update(
+            program=list(self.program),
+            arguments=[list(words) for words in self.arguments],
+            secret_files=list(self.secret_files),
+        )
+        return data
+
+
+def launch_of(instance: Instance, peers: Sequence[Instance], variables: Mapping[str, Any]) -> Launch:
+    """The command of an instance.
+
+    :param peers: all instances of its deployment, itself among them or not
+    :param variables: its inventory variables; of them ``VARIABLES`` are read
+    :raises PdopsError: a variable is missing, wrong, contradicts another one, or holds a secret; the sentence names both
+    """
+    role, who = instance.role, instance.name
+    exports = {"SPT_NOENV": "1"}
+    if _flag(who, variables, "pd_offline"):
+        exports.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
+    secret_files: tuple[str, ...] = ()
+    if role == "router":
+        module = _text(who, variables, "pd_router_module") or "sglang_router.launch_router"
+        arguments = _router(instance, peers, variables)
+        wanted = merge_knobs({}, variables.get("pd_knobs") or {}, who)
+    else:
+        module = _text(who, variables, "pd_engine_module") or "sglang.launch_server"
+        config = _config(who, variables)
+        secret_files = (config,) if config else ()
+        gpus = _gpus(who, variables.get("pd_gpus"))
+        exports["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+        arguments = _engine(instance, peers, variables, gpus, config)
+        wanted = merge_knobs(variables.get("pd_pair_knobs") or {}, variables.get("pd_knobs") or {}, who)
+    for name, value in exports.items():
+        if wanted.pop(name, value) != value:
+            better = {"CUDA_VISIBLE_DEVICES": "set pd_gpus", "SPT_NOENV": "gate effective needs it"}
+            raise PdopsError(
+                f"{who}: {name} is written by the template as {value}; take it out of the knobs ({better.get(name, 'see pd_offline')})."
+            )
+    venv = _absolute(who, variables, "pd_venv")
+    return Launch(
+        instance=_comment(who),
+        role=role,
+        deployment=_comment(_text(who, variables, "pd_deployment") or ""),
+        activate=f"{venv}/bin/activate" if venv else None,
+        exports=exports,
+        program=(_text(who, variables, "pd_python") or "python", "-m", module),
+        arguments=tuple(arguments),
+        knobs=wanted,
+        secret_files=secret_files,
+    )
+
+
+def _engine(
+    instance: Instance, peers: Sequence[Instance], variables: Mapping[str, Any], gpus: list[str], config: Optional[str]
+) -> list[Words]:
+    who = instance.name
+    model = _text(who, variables, "pd_model_path")
+    if not model:
+        raise PdopsError(f"{who}: pd_model_path is not set; give the model's folder on the machine, or its name.")
+    pair = read_options("pd_pair_arguments", variables.get("pd_pair_arguments") or {}, _ENGINE_OWNED, _ENGINE_KEY)
+    own = read_options(f"{who}: pd_arguments", variables.get("pd_arguments") or {}, _ENGINE_OWNED, _ENGINE_KEY)
+    options = merge_options(who, pair, own)
+    if not options.get("disaggregation-transfer-backend"):
+        raise PdopsError(
+            f"{who}: pd_pair_arguments does not name the disaggregation-transfer-backend, and SGLang would silently take mooncake; write it, for example nixl."
+        )
+    _check_size(who, options, gpus)
+    if "enable-metrics" not in options:
+        options["enable-metrics"] = ("--enable-metrics",)
+    host, port = _listen(instance, variables)
+    arguments = [
+        ("--model-path", model),
+        ("--host", host, "--port", port),
+        ("--disaggregation-mode", instance.role, "--disaggregation-bootstrap-port", str(_bootstrap(instance, peers))),
+    ]
+    nodes = _numa_nodes(who, variables.get("pd_numa_node"), gpus)
+    if nodes:
+        arguments.append(("--numa-node", *nodes))
+    arguments += [words for words in options.values() if words]
+    if config:
+        arguments.append(("--config", config))
+    return arguments
+
+
+def _router(instance: Instance, peers: Sequence[Instance], variables: Mapping[str, Any]) -> list[Words]:
+    who = instance.name
+    prefills = [peer for peer in peers if peer.role == "prefill"]
+    decodes = [peer for peer in peers if peer.role == "decode"]
+    if not prefills or not decodes:
+        raise PdopsError(f"{who}: its deployment has no {'prefill' if not prefills else 'decode'} to route to.")
+    own = read_options(f"{who}: pd_arguments", variables.get("pd_arguments") or {}, _ROUTER_OWNED, _ROUTER_KEY)
+    host, port = _listen(instance, variables)
+    arguments: list[Words] = [("--pd-disaggregation",)]
+    arguments += [("--prefill", peer.url, str(_bootstrap(peer, peers))) for peer in prefills]
+    arguments += [("--decode", peer.url) for peer in decodes]
+    arguments.append(("--host", host, "--port", port))
+    # The router binds its metrics to all addresses unless told otherwise.
+    metrics: Words = ("--prometheus-host", "127.0.0.1")
+    if instance.metrics_url:
+        parts = urlsplit(instance.metrics_url)
+        metrics = ("--prometheus-host", parts.hostname or "127.0.0.1", "--prometheus-port", str(parts.port or 29000))
+    arguments.append(metrics)
+    arguments += [words for words in {**_ROUTER_DEFAULTS, **own}.values() if words]
+    return arguments
+
+
+def _bootstrap(instance: Instance, peers: Sequence[Instance]) -> int:
+    """The port of the bootstrap server; of a decode, that of its prefill, which both must name alike."""
+    if instance.role == "prefill":
+        return instance.bootstrap_port or 8998
+    ports = sorted({peer.bootstrap_port or 8998 for peer in peers if peer.role == "prefill"})
+    if not ports:
+        raise PdopsError(f"{instance.name}: its deployment has no prefill, whose bootstrap port it needs.")
+    told = ", ".join(map(str, ports))
+    if instance.bootstrap_port is not None:
+        if instance.bootstrap_port not in ports:
+            raise PdopsError(
+                f"{instance.name}: pd_bootstrap_port is {instance.bootstrap_port}, but that of prefill is {told}; leave it out on decode."
+            )
+        return instance.bootstrap_port
+    if len(ports) > 1:
+        raise PdopsError(
+            f"{instance.name}: the prefills have different bootstrap ports ({told}); give decode one of them as pd_bootstrap_port."
+        )
+    return ports[0]
+
+
+def _listen(instance: Instance, variables: Mapping[str, Any]) -> tuple[str, str]:
+    parts = urlsplit(instance.url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return _text(instance.name, variables, "pd_listen") or parts.hostname or "127.0.0.1", str(port)
+
+
+def _gpus(who: str, given: object) -> list[str]:
+    items = given if isinstance(given, (list, tuple)) else str(given).split(",") if given is not None else []
+    gpus = [check_word(f"{who}: pd_gpus", item).strip() for item in items]
+    if not gpus or not all(re.fullmatch(r"[0-9]+|(?:GPU|MIG)-[A-Za-z0-9/-]+", gpu) for gpu in gpus):
+        raise PdopsError(f"{who}: pd_gpus is {given!r}; list the GPUs of this engine, as in [4, 5, 6, 7].")
+    if len(set(gpus)) != len(gpus):
+        raise PdopsError(f"{who}: pd_gpus is {given!r}, with a GPU in it twice; list each once.")
+    return gpus
+
+
+def _numa_nodes(who: str, given: object, gpus: list[str]) -> list[str]:
+    """One node for each GPU that the process sees: SGLang indexes the list by the process's own GPU id."""
+    if given is None:
+        return []
+    items = list(given) if isinstance(given, (list, tuple)) else [given] * len(gpus)
+    nodes = [check_word(f"{who}: pd_numa_node", item) for item in items]
+    if not all(node.isdigit() for node in nodes) or len(nodes) != len(gpus):
+        raise PdopsError(
+            f"{who}: pd_numa_node is {given!r}; give one node for all, or a list of {len(gpus)}, one for each of pd_gpus."
+        )
+    return nodes
+
+
+def _check_size(who: str, options: Mapping[str, Optional[Words]], gpus: list[str]) -> None:
+    if options.get("nnodes"):
+        return
+    size = 1
+    for name in ("tp-size", "pp-size"):
+        words = options.get(name)
+        size *= int(words[-1]) if words and words[-1].isdigit() else 1
+    if size > len(gpus):
+        raise PdopsError(
+            f"{who}: tp-size times pp-size is {size}, but pd_gpus lists {len(gpus)}; give it as many GPUs."
+        )
+
+
+def _config(who: str, variables: Mapping[str, Any]) -> Optional[str]:
+    path = _absolute(who, variables, "pd_engine_config")
+    if path and not path.lower().endswith((".yaml", ".yml")):
+        raise PdopsError(f"{who}: pd_engine_config is {path}; SGLang takes only a file that ends in .yaml or .yml.")
+    return path
+
+
+def _absolute(who: str, variables: Mapping[str, Any], name: str) -> Optional[str]:
+    text = _text(who, variables, name)
+    if text and not os.path.isabs(text):
+        raise PdopsError(f"{who}: {name} is {text!r}; it must be an absolute path on the machine.")
+    return text.rstrip("/") if text else None
+
+
+def _text(who: str, variables: Mapping[str, Any], name: str) -> Optional[str]:
+    value = variables.get(name)
+    return None if value is None or value == "" else check_word(f"{who}: {name}", value)
+
+
+def _flag(who: str, variables: Mapping[str, Any], name: str) -> bool:
+    value = variables.get(name)
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    raise PdopsError(f"{who}: {name} is {value!r}; it must be true or false.")
+
+
+def _comment(text: str) -> str:
+    """As a comment of the script may show it."""
+    return re.sub(r"[^\x20-\x7e]", "?", text)
