@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Writes the report of a run on the controller, and prints its few lines.
+
+A report tells of a change and is no part of it: that it could not be written is a warning, since a
+failed task here would turn a good change into one that is rolled back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.report.files import write_report
+from ansible_collections.pdops.sglang.plugins.module_utils.report.view import console_lines, make_view
+
+display = Display()
+
+_COLORS = {"good": "green", "bad": "red", "warn": "yellow", "calm": "cyan"}
+
+
+class ActionModule(ActionBase):
+    _supports_check_mode = True
+    _requires_connection = False
+    TRANSFERS_FILES = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result = super().run(tmp, task_vars)
+        _validation, given = self.validate_argument_spec(
+            argument_spec={
+                "story": {"type": "dict", "required": True},
+                "folder": {"type": "path"},
+                "quiet": {"type": "bool", "default": False},
+            }
+        )
+        # Plain data: what comes from templates carries tags, which the standard library need not know.
+        story = json.loads(json.dumps(given["story"], default=str))
+        view = make_view(story)
+        lines = console_lines(view)
+        if not given["quiet"]:
+            for line in lines:
+                display.display(f"  [{view['deployment'] or 'pdops'}] {line}", color=_COLORS[view["outcome"]["tone"]])
+        result.update(changed=False, lines=lines, path="", latest="", warning="")
+        folder = given["folder"] or os.path.join("reports", _folder_name(view["deployment"]))
+        try:
+            page = render(view)
+            # Relative to where the operator stands, as every path on a command line is.
+            path, latest = write_report(os.path.abspath(os.path.expanduser(folder)), page, story)
+        except (PdopsError, OSError, jinja2.TemplateError) as error:
+            result["warning"] = f"no report was written: {error}"
+            display.warning(result["warning"])
+            return result
+        result.update(path=path, latest=latest)
+        display.display(f"report: {path}")
+        return result
+
+
+def render(view: dict[str, Any]) -> str:
+    """The page as one text. Everything is escaped, and a name that the view lacks is an error."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_templates()),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html.j2").render(view)
+
+
+def _templates() -> Path:
+    """``templates/report`` of the repo (this file is in action_plugins) or of an installed collection (plugins/action)."""
+    here = Path(__file__).resolve()
+    for parent in list(here.parents)[1:3]:
+        found = parent / "templates" / "report"
+        if found.is_dir():
+            return found
+    raise PdopsError(f"the page's templates are not beside {here}; install the collection again.")
+
+
+def _folder_name(deployment: str) -> str:
+    return "".join(sign if sign.isalnum() or sign in "-_." else "-" for sign in deployment).strip(".") or "deployment"

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""What to type next, as whole commands."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any, Optional
+
+from ..secret_masking import is_secret
+from . import clean
+from .story import Story
+
+_PLAYBOOKS = {
+    "restore": "restore_knob.yml",
+    "set": "set_knob.yml",
+    "revert": "revert_knob.yml",
+    "restart": "restart.yml",
+    "verify": "verify.yml",
+}
+
+
+def play(story: Story, verb: str, **given: Any) -> str:
+    """`ansible-playbook set_knob.yml -l dsv4 -e knob=X -e value=4`, quoted for a shell. None is left out."""
+    words = ["ansible-playbook", _PLAYBOOKS.get(verb, f"{verb}.yml")]
+    if story.deployment:
+        words += ["-l", story.deployment]
+    for name, value in given.items():
+        if value is None or value == "":
+            continue
+        plain = f"{name}={value}"
+        # Ansible splits key=value at blanks and quotes, and reads no backslash as it stands.
+        odd = any(character.isspace() or character in "\"'\\\\{}" for character in plain)
+        words += ["-e", json.dumps({name: str(value)}, ensure_ascii=False) if odd else plain]
+    return " ".join(shlex.quote(word) for word in words)
+
+
+def way_back(story: Story, edit: Mapping[str, Any]) -> Optional[str]:
+    """The command that undoes a confirmed edit; None when there is nothing to undo."""
+    knob = clean.text(edit.get("knob"))
+    if story.outcome != "confirmed" or not knob:
+        return None
+    return play(story, "revert", knob=knob, instance=clean.text(edit.get("instance")))
+
+
+def again(story: Story) -> Optional[str]:
+    """The command of this run: as it was typed if that is known, otherwise made of its plan."""
+    if story.command:
+        return story.command
+    if story.verb not in _PLAYBOOKS:
+        return None
+    edits = clean.sequence(story.plan.get("edits"))
+    if story.verb == "restart":
+        scope = clean.text(story.plan.get("scope"))
+        return play(story, "restart", scope=scope if scope in ("decode", "router") else None)
+    if story.verb == "verify" or len(edits) != 1:
+        return play(story, story.verb) if story.verb in ("verify", "restore") else None
+    edit = clean.mapping(edits[0])
+    knob, instance = clean.text(edit.get("knob")), clean.text(edit.get("instance"))
+    if not knob or is_secret(knob):
+        return None
+    if story.verb != "set":
+        return play(story, story.verb, knob=knob, instance=instance)
+    if edit.get("after") is None:
+        return play(story, "set", knob=knob, state="absent", instance=instance)
+    return play(story, "set", knob=knob, value=clean.text(edit["after"]), instance=instance)
+
+
+def next_commands(story: Story) -> list[dict[str, str]]:
+    """What to do next by the outcome: dictionaries ``{why, command}``, the most useful first."""
+    found: list[dict[str, str]] = []
+
+    def add(why: str, command: Optional[str]) -> None:
+        if command and all(item["command"] != command for item in found):
+            found.append({"why": why, "command": command})
+
+    edits = [clean.mapping(edit) for edit in clean.sequence(story.plan.get("edits"))]
+    verify = play(story, "verify")
+    if story.outcome == "confirmed":
+        add("Prove it again, changing nothing", verify)
+        for edit in edits:
+            add(f"Take {clean.text(edit.get('knob'))} back", way_back(story, edit))
+    elif story.outcome == "check":
+        add("Do it", again(story))
+    elif story.outcome == "rolled-back":
+        add("See that the old state serves", verify)
+        add("Try again, once the cause is gone", again(story))
+    elif story.outcome in ("rollback-failed", "failed", "unknown"):
+        add("See what stands and what does not, changing nothing", verify)
+        add("Bring all instances up in order, each with its gates", play(story, "restart"))
+        if story.outcome == "failed":
+            add("Try again, once the cause is gone", again(story))
+    elif story.outcome == "refused":
+        add("See how the deployment stands", verify)
+    else:
+        add("Prove that it works, changing nothing", verify)
+    return found

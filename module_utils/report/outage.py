@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""For how long a run kept the deployment from answering."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+from .story import Event, Member, Story
+
+
+@dataclass(frozen=True)
+class Outage:
+    """From ``began`` to ``ended`` (seconds since the epoch) requests could fail; ``ended`` is None while they still can."""
+
+    began: float
+    ended: Optional[float]
+
+    @property
+    def seconds(self) -> Optional[float]:
+        return None if self.ended is None else self.ended - self.began
+
+
+def outage_of(story: Story) -> Optional[Outage]:
+    """The longest possible outage: from the first stop of an instance that has no twin until the last proof.
+
+    A request needs one of each role, so the stop of a decode that has a twin in the router is no outage. What
+    ends it is the end of the last gates, or of the rollback; a rollback that failed leaves it open.
+    """
+    stops = [item for item in story.events if item.kind in ("stop", "drain") and item.began is not None]
+    first = next((item for item in stops if _alone(item, story.members)), None)
+    if first is None or first.began is None:
+        return None
+    proofs = [
+        item.ended for item in story.events if _proof(item) and item.ended is not None and item.ended >= first.began
+    ]
+    served = story.outcome in ("confirmed", "rolled-back")
+    return Outage(first.began, max(proofs) if served and proofs else None)
+
+
+def _alone(event: Event, members: tuple[Member, ...]) -> bool:
+    role = next((member.role for member in members if member.name == event.instance), "")
+    return not role or sum(member.role == role for member in members) < 2
+
+
+def _proof(event: Event) -> bool:
+    return event.kind in ("gates", "readd", "rollback") and event.result == "ok"
