@@ -15,7 +15,7 @@ description:
     line while it waits, outlives a connection that is lost, and ends at its own deadline. What it returns is
     then failed and never unreachable, so that a rescue section sees it.
   - All requests are made on the machine of the instance, so URLs are those of that machine. Proxy settings are ignored.
-  - Nothing is changed on the machine. Gate V(completion) sends one short request.
+  - Nothing is changed on the machine. Gate V(completion) sends two requests with short answers.
 options:
   name:
     description: Name of the instance in messages, for example its name in the inventory.
@@ -43,13 +43,15 @@ options:
     type: str
     required: true
   bootstrap_port:
-    description: Bootstrap port of a prefill, needed by gate V(rendezvous).
+    description: Bootstrap port of a prefill, needed by its gate V(rendezvous).
     type: int
   metrics_url:
     description: Address of the router's metrics. With it gate V(router) sees open circuit breakers.
     type: str
   serve_script:
-    description: Serve script of the instance. Without O(expectations) gate V(effective) expects what it exports.
+    description:
+      - Serve script of the instance. Without O(expectations) gate V(effective) expects what it exports.
+      - Of a router it also tells the start-up timeout of workers and the time for which a circuit breaker stays open.
     type: path
   gates:
     description:
@@ -58,21 +60,31 @@ options:
         no other process holds its port.
       - V(port) - the port is open, and it is the unit that holds it.
       - V(health) - C(/health) answers 200.
-      - V(rendezvous) - all ranks of a prefill are registered with its bootstrap server.
+      - V(rendezvous) - all ranks of a prefill are registered with its bootstrap server, and what prefill and decode must
+        share (page size, KV cache type and layout, allocation policy, transfer backend, parallel sizes) is equal. Decode
+        would die of a difference at its first request. A prefill is compared with those O(peers) of role decode
+        that are up, a decode with those of role prefill. A field that one side does not tell, or that is C(auto) on both,
+        is not compared, and named.
       - V(effective) - the running process has the knobs of O(expectations).
-      - V(router) - the router is ready, knows its O(workers), calls them healthy, and no circuit breaker is open.
-      - V(completion) - a real request is answered, with content, a proper finish reason and a token count.
+      - V(router) - the router is ready, knows its O(workers) in their roles, calls them healthy, and no circuit breaker is
+        open. An open one is waited out. A worker that the router has given up fails at once.
+      - V(completion) - real requests are answered, with content, a proper finish reason and a token count. One prompt is
+        longer than a KV page, one longer than a prefill chunk.
+      - V(transfer) - over those requests the failure counters of O(peers) did not move and their transfer counters
+        did. Needs V(completion) before it, and engines with C(--enable-metrics).
     type: list
     elements: str
-    choices: [unit, port, health, rendezvous, effective, router, completion]
+    choices: [unit, port, health, rendezvous, effective, router, completion, transfer]
     default: [unit, port, health]
   required:
     description:
-      - Gates whose result must be V(passed). For the others V(not-observable) is enough to go on.
-      - If not set, all but V(effective).
+      - Gates whose result must be V(passed). For the others V(not-observable) is enough to go on. Names of gates that are
+        not among O(gates) mean nothing here.
+      - If not set, all but V(effective) and V(transfer), whose sources may be off, and V(rendezvous) of a decode, whose
+        prefill may be out of reach.
     type: list
     elements: str
-    choices: [unit, port, health, rendezvous, effective, router, completion]
+    choices: [unit, port, health, rendezvous, effective, router, completion, transfer]
   expectations:
     description:
       - Knobs for gate V(effective), name to value (a string or an integer). A null value says that it must not be set.
@@ -89,7 +101,9 @@ options:
     description: Gate V(unit) fails for a main process that started before this moment, in seconds since the epoch.
     type: float
   workers:
-    description: URLs of the workers that the router must know. If not set, all that it knows must be healthy.
+    description:
+      - URLs of the workers that the router must know, as it knows them, without those that were taken out on purpose.
+      - If not set, all that it knows must be healthy.
     type: list
     elements: str
     default: []
@@ -103,6 +117,26 @@ options:
     type: list
     elements: dict
     default: []
+  peers:
+    description:
+      - Other instances of the deployment that can be asked from this machine, each with C(name), C(role), C(url) as seen from
+        here, and C(bootstrap_port) and C(api_key_file) where there are such. Without C(api_key_file), or when that file is
+        not on this machine, the key of the instance itself is used.
+      - Gate V(rendezvous) compares with them, gate V(router) checks the roles and names of workers by them, gate V(completion)
+        takes the sizes of its prompts from them, and gate V(transfer) reads their counters.
+    type: list
+    elements: dict
+    default: []
+  may_differ:
+    description: Parallel sizes that prefill and decode need not share, for pairs that are unequal on purpose.
+    type: list
+    elements: str
+    choices: [attn_tp_size, attn_cp_size, dp_size, pp_size]
+    default: []
+  longest_prompt_tokens:
+    description: Most tokens of a prompt of gate V(completion). A prefill chunk that is longer is not reached, and that is said.
+    type: int
+    default: 20480
   model:
     description: Model for gate V(completion). If not set, the first of C(/v1/models).
     type: str
@@ -170,8 +204,12 @@ EXAMPLES = r"""
     unit: sglang-dsv4-router.service
     url: http://127.0.0.1:8000
     metrics_url: http://127.0.0.1:29000
-    gates: [router, completion]
+    gates: [router, completion, transfer]
+    required: [router, completion, transfer]
     workers: [http://127.0.0.1:30000, http://127.0.0.1:30001]
+    peers:
+      - {name: prefill, role: prefill, url: "http://127.0.0.1:30000", bootstrap_port: 8998}
+      - {name: decode, role: decode, url: "http://127.0.0.1:30001"}
     timeout_s: 180
 """
 
@@ -234,6 +272,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.gates.base import GATES
 from ..module_utils.gates.ladder import check_gates, run_ladder, state_from_dict
+from ..module_utils.gates.rendezvous import SIZES
 from ..module_utils.gates.request import expectations_from, target_from
 from ..module_utils.pdops_error import PdopsError
 
@@ -257,6 +296,9 @@ def main() -> None:
             "started_after": {"type": "float"},
             "workers": {"type": "list", "elements": "str", "default": []},
             "watched": {"type": "list", "elements": "dict", "default": []},
+            "peers": {"type": "list", "elements": "dict", "default": []},
+            "may_differ": {"type": "list", "elements": "str", "choices": list(SIZES), "default": []},
+            "longest_prompt_tokens": {"type": "int", "default": 20480},
             "model": {"type": "str"},
             "api_key": {"type": "str", "no_log": True},
             "api_key_file": {"type": "path", "no_log": False},

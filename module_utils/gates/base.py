@@ -14,7 +14,7 @@ from ..services.base import ServiceManager
 PASSED, FAILED, PENDING, UNSEEN = "passed", "failed", "pending", "not-observable"
 
 #: In the order in which they prove something (reference/sglang-pd.md C.7).
-GATES = ("unit", "port", "health", "rendezvous", "effective", "router", "completion")
+GATES = ("unit", "port", "health", "rendezvous", "effective", "router", "completion", "transfer")
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,17 @@ class Watched:
     process: Optional[ProcessId]
     manager: str
     supervisor_config: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Another instance of the deployment, as far as it can be asked from the target's machine."""
+
+    name: str
+    role: str
+    url: str
+    bootstrap_port: Optional[int] = None
+    api_key: Optional[str] = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -51,6 +62,13 @@ class Target:
     model: Optional[str] = None
     request_timeout_s: float = 60.0
     watched: Tuple[Watched, ...] = ()
+    peers: Tuple[Peer, ...] = ()
+    may_differ: Tuple[str, ...] = ()  # parallel sizes that the roles need not share
+    longest_prompt_tokens: int = 20480
+
+    def engines(self, *roles: str) -> Tuple[Peer, ...]:
+        """The peers of these roles."""
+        return tuple(peer for peer in self.peers if peer.role in roles)
 
 
 @dataclass(frozen=True)
@@ -90,6 +108,7 @@ class Look:
     deadline: float  # time.monotonic() at which the whole ladder must be decided
     expectations: Optional[Dict[str, Optional[str]]] = None
     done: Tuple[str, ...] = ()  # gates that passed already
+    gates: Tuple[str, ...] = ()  # all gates of this ladder
 
     @property
     def main(self) -> Optional[ProcessId]:

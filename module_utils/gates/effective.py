@@ -10,9 +10,11 @@ from ..knobs import MASK, check_name, is_secret
 from ..pdops_error import PdopsError
 from ..services.base import ServiceManager, UnitStatus
 from .base import Look, Target, Verdict, failed, passed, pending, unseen
+from .engine_info import NO_ENV_VARS, env_vars, server_info
 from .evidence import ABSENT, SET, UNKNOWN, Finding, find, finding_dict, look_at, own_env_vars
 
 SERVER_INFO_S = 5.0
+TO_SEE = "SPT_NOENV=1 in the serve script keeps it whole"
 MANY = 3  # more knobs than that are counted and not listed
 
 
@@ -40,8 +42,8 @@ def observe_knobs(
     pids = manager.processes(unit)
     sources = look_at(pids, status.main, engine=role in ("prefill", "decode"))
     open_names = [name for name in names if find(name, sources, None, "").state == UNKNOWN]
-    env_vars, why = own_env_vars(url, api_key, SERVER_INFO_S) if open_names else (None, "/server_info was not asked")
-    return {name: finding_dict(find(name, sources, env_vars, why), _mask) for name in names}
+    own, why = own_env_vars(url, api_key, SERVER_INFO_S) if open_names else (None, "/server_info was not asked")
+    return {name: finding_dict(find(name, sources, own, why), _mask) for name in names}
 
 
 def expectations_of(path: str) -> Dict[str, Optional[str]]:
@@ -78,19 +80,29 @@ def check(target: Target, look: Look) -> Verdict:
     sources = look_at(look.manager.processes(target.unit), main, engine)
     if sources.starting or (engine and not sources.scheduler_pids and "health" not in look.done):
         return pending(sources.obstacle)
-    env_vars, why = None, "the router has no /server_info of its own"
+    own, why = None, "the router has no /server_info of its own"
     if engine:
-        env_vars, why = own_env_vars(target.url, target.api_key, look.request_s(SERVER_INFO_S))
-    findings = {name: find(name, sources, env_vars, why) for name in sorted(wanted)}
-    return judge(
-        wanted, findings, named, {"main_pid": sources.main_pid, "scheduler_pids": list(sources.scheduler_pids)}
-    )
+        info, why, status = server_info(target.url, target.api_key, look.request_s(SERVER_INFO_S))
+        if status in (401, 403):
+            return failed(why, status=status)
+        own = env_vars(info) or None if info is not None else None
+        why = NO_ENV_VARS if info is not None and own is None else why
+    findings = {name: find(name, sources, own, why) for name in sorted(wanted)}
+    processes = {"main_pid": sources.main_pid, "scheduler_pids": list(sources.scheduler_pids)}
+    return judge(wanted, findings, named, processes, why if engine and own is None else "")
 
 
 def judge(
-    wanted: Mapping[str, Optional[str]], findings: Mapping[str, Finding], named: bool, processes: Dict[str, Any]
+    wanted: Mapping[str, Optional[str]],
+    findings: Mapping[str, Finding],
+    named: bool,
+    processes: Dict[str, Any],
+    no_env_vars: str = "",
 ) -> Verdict:
-    """Failed if one is wrong, else not-observable if one cannot be seen, else passed."""
+    """Failed if one is wrong, else not-observable if one cannot be seen, else passed.
+
+    :arg no_env_vars: why what an engine changed after its start cannot be seen.
+    """
     told = {}
     wrong: List[str] = []
     hidden: List[Finding] = []
@@ -110,13 +122,22 @@ def judge(
                 own.append(f"{name} is not set by the script, and the engine itself has set it to {now}")
             else:
                 changed.append(f"{name} was started with {was}, but the engine itself has set it to {now}")
-    evidence = {"knobs": told, "processes": processes, "expected_from": "request" if named else "serve script"}
+    evidence: Dict[str, Any] = {
+        "knobs": told,
+        "processes": processes,
+        "expected_from": "request" if named else "serve script",
+    }
     if wrong or (changed and named):
         return failed("; ".join(wrong + (changed if named else [])), **evidence)
     if hidden:
         names = ", ".join(finding.name for finding in hidden)
-        return unseen(f"{names} cannot be seen: {hidden[0].evidence}", **evidence)
-    return passed("; ".join([_passed_words(wanted, findings), *changed, *own]), **evidence)
+        cure = f"; {TO_SEE}" if "overwritten" in hidden[0].evidence else ""
+        return unseen(f"{names} cannot be seen: {hidden[0].evidence}{cure}", **evidence)
+    said = [_passed_words(wanted, findings), *changed, *own]
+    if no_env_vars and wanted:
+        evidence["env_vars"] = no_env_vars
+        said.append(f"what the engine itself changed after its start cannot be seen: {no_env_vars}")
+    return passed("; ".join(said), **evidence)
 
 
 def _passed_words(wanted: Mapping[str, Optional[str]], findings: Mapping[str, Finding]) -> str:

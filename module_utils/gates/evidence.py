@@ -21,8 +21,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from ..endpoint import Failure, join, request
 from ..processes import Environ, Process, ProcessId, arguments, descendants, is_shell, process_table, read_environ
+from .engine_info import NO_ENV_VARS, env_vars, server_info
 
 SET, ABSENT, UNKNOWN = "set", "absent", "unknown"
 SCHEDULER, HELPER, MAIN, ENV_VARS = "scheduler", "multiprocessing helper", "main process", "env_vars of /server_info"
@@ -143,19 +143,11 @@ def own_env_vars(url: str, api_key: Optional[str], timeout_s: float) -> Tuple[Op
 
     /server_info of a wedged scheduler never answers (reference/sglang-pd.md C.1): hence the time limit.
     """
-    reply = request(join(url, "/server_info"), timeout_s=timeout_s, api_key=api_key)
-    if isinstance(reply, Failure):
-        return None, f"/server_info: {reply.said}"
-    if reply.status != 200:
-        return None, f"/server_info answers {reply.status}"
-    try:
-        states = reply.data().get("internal_states") or []
-        found = [state["env_vars"] for state in states if isinstance(state.get("env_vars"), dict)]
-    except (ValueError, AttributeError, TypeError):
-        return None, "/server_info is no JSON of an engine"
-    if not found:
-        return None, "/server_info has no env_vars (SGLANG_EXPOSE_OWN_ENV_VARS=1 in the serve script shows them)"
-    return [{str(name): str(value) for name, value in one.items()} for one in found], ""
+    info, why, _status = server_info(url, api_key, timeout_s)
+    if info is None:
+        return None, why
+    found = env_vars(info)
+    return (found, "") if found else (None, NO_ENV_VARS)
 
 
 def find(name: str, sources: Sources, env_vars: Optional[List[Dict[str, str]]], no_env_vars: str) -> Finding:

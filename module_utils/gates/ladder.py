@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ..pdops_error import PdopsError
 from ..processes import ProcessId, is_alive
@@ -22,7 +22,9 @@ from . import unit
 from .base import FAILED, GATES, PASSED, PENDING, UNSEEN, Look, Target, Verdict, Watched, failed, uptime_s
 
 FIRST_POLL_S, LAST_POLL_S = 0.1, 0.25
-SLOW_GATES = ("health", "completion")  # one request of these may take tens of seconds
+SLOW_GATES = ("health", "rendezvous", "completion", "transfer")  # one look at these may take seconds
+#: Their source may be off: the process title that overwrites the environ, --enable-metrics.
+MAY_BE_UNSEEN = ("effective", "transfer")
 WATCH_S = 0.2
 
 
@@ -100,23 +102,39 @@ def check_gates(target: Target, gates: Sequence[str], required: Sequence[str]) -
             raise PdopsError(f"there is no gate {gate!r}; there are {', '.join(GATES)}")
     if len(set(gates)) != len(gates):
         raise PdopsError(f"{target.name}: a gate is named twice in {', '.join(gates)}")
-    if "rendezvous" in gates and target.bootstrap_port is None:
-        raise PdopsError(f"{target.name}: gate rendezvous needs bootstrap_port (it is for a prefill)")
+    if "rendezvous" in gates and target.role == "prefill" and target.bootstrap_port is None:
+        raise PdopsError(f"{target.name}: gate rendezvous needs bootstrap_port")
+    if "rendezvous" in gates and target.role == "router":
+        raise PdopsError(f"{target.name} is a router: gate rendezvous is for a prefill or a decode")
     if "router" in gates and target.role != "router":
         raise PdopsError(f"{target.name} is a {target.role}: gate router is for a router")
+    if "transfer" in gates and "completion" not in gates[: list(gates).index("transfer")]:
+        raise PdopsError(
+            f"{target.name}: gate transfer compares the counters before and after gate completion; name completion before it"
+        )
+
+
+def default_required(target: Target, gates: Sequence[str]) -> Set[str]:
+    """Gates that must have passed when the caller does not say which.
+
+    A decode whose prefill cannot be asked from its machine has nothing to be compared with.
+    """
+    unseen = set(MAY_BE_UNSEEN) | ({"rendezvous"} if target.role == "decode" else set())
+    return set(gates) - unseen
 
 
 def _checks() -> Dict[str, Callable[[Target, Look], Verdict]]:
-    from . import completion, effective, http_gates, router
+    from . import completion, effective, http_gates, rendezvous, router, transfer
 
     return {
         "unit": unit.check,
         "port": unit.check_port,
         "health": http_gates.check_health,
-        "rendezvous": http_gates.check_rendezvous,
+        "rendezvous": rendezvous.check,
         "effective": effective.check,
         "router": router.check,
         "completion": completion.check,
+        "transfer": transfer.check,
     }
 
 
@@ -137,16 +155,17 @@ def run_ladder(
         no mapping at all: what the serve script exports.
     :arg slice_s: seconds to work; one request that is under way may take longer, never longer than remaining_s.
     :arg remaining_s: what is left for the whole ladder; at its end the log tail comes with a pending state.
-    :arg required: gates whose result must be passed (default: all named gates but effective);
-        for the others not-observable is enough.
+    :arg required: gates whose result must be passed (default: default_required); for the others
+        not-observable is enough.
     """
     begin = time.monotonic()
     state = state or LadderState()
-    needed = set(gates) - {"effective"} if required is None else set(required)
+    needed = default_required(target, gates) if required is None else set(required)
     check_gates(target, gates, sorted(needed))
     manager = manager or manager_for(target.manager, target.supervisor_config)
     memory = dict(state.memory or {"began": uptime_s(), "gate_since": uptime_s()})
     look = Look(manager, memory, begin + remaining_s, dict(expectations) if expectations is not None else None)
+    look.gates = tuple(gates)
     results = [result for result in state.results if result.result != PENDING]
     checks = _checks()
     poll_s = FIRST_POLL_S

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from ..endpoint import parse_url
 from ..knobs import check_name, check_value, refuse_secret
 from ..pdops_error import PdopsError
 from ..processes import ProcessId
-from .base import Target, Watched
+from .base import Peer, Target, Watched
+from .rendezvous import SIZES
 
 
 def read_key(path: str) -> str:
@@ -32,6 +33,14 @@ def read_key(path: str) -> str:
     return key
 
 
+def optional_key(path: Optional[str]) -> Optional[str]:
+    """The key in a file, or None when there is none that can be read."""
+    try:
+        return read_key(path) if path else None
+    except PdopsError:
+        return None
+
+
 def expectations_from(given: Optional[Mapping[str, Any]]) -> Optional[Dict[str, Optional[str]]]:
     """Knob names and values as strings; None stays "must not be set"."""
     if given is None:
@@ -47,6 +56,38 @@ def _process(given: Any, what: str) -> ProcessId:
         return ProcessId(int(given["pid"]), int(given["started_ticks"]))
     except (KeyError, TypeError, ValueError):
         raise PdopsError(f"{what} must hold pid and started_ticks, as pd_instance returns them") from None
+
+
+def _peers(options: Mapping[str, Any], own_key: Optional[str]) -> List[Peer]:
+    """Other instances. A key file that is not on this machine is another machine's: the instance's own key is tried."""
+    name = str(options["name"])
+    found: List[Peer] = []
+    for peer in options.get("peers") or ():
+        who = str(peer.get("name") or peer.get("url") or "?")
+        if peer.get("role") not in ("prefill", "decode", "router") or not peer.get("url"):
+            raise PdopsError(f"{name}: peer {who} needs a url, and a role that is prefill, decode or router")
+        parse_url(str(peer["url"]))
+        key_file = peer.get("api_key_file")
+        found.append(
+            Peer(
+                name=who,
+                role=str(peer["role"]),
+                url=str(peer["url"]).rstrip("/"),
+                bootstrap_port=int(peer["bootstrap_port"]) if peer.get("bootstrap_port") else None,
+                api_key=read_key(str(key_file)) if key_file and os.path.exists(str(key_file)) else own_key,
+            )
+        )
+    return found
+
+
+def _may_differ(options: Mapping[str, Any]) -> Tuple[str, ...]:
+    for field in options.get("may_differ") or ():
+        if field not in SIZES:
+            raise PdopsError(
+                f"{options['name']}: may_differ holds {field!r}; only {', '.join(SIZES)} may, "
+                "since decode dies of any other difference"
+            )
+    return tuple(options.get("may_differ") or ())
 
 
 def target_from(options: Mapping[str, Any]) -> Target:
@@ -91,4 +132,7 @@ def target_from(options: Mapping[str, Any]) -> Target:
         model=options.get("model"),
         request_timeout_s=float(options.get("request_timeout_s") or 60.0),
         watched=tuple(watched),
+        peers=tuple(_peers(options, key)),
+        may_differ=_may_differ(options),
+        longest_prompt_tokens=int(options.get("longest_prompt_tokens") or 20480),
     )

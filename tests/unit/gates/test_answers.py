@@ -8,7 +8,7 @@ import json
 import time
 
 import pytest
-from ansible_collections.pdops.sglang.plugins.module_utils.gates import completion, http_gates, router
+from ansible_collections.pdops.sglang.plugins.module_utils.gates import completion, http_gates, rendezvous, router
 from ansible_collections.pdops.sglang.plugins.module_utils.gates.base import Look
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 
@@ -53,7 +53,7 @@ def prefill(answers, target):
 
 def test_rendezvous_of_the_real_bootstrap_server(answers, target, look, recorded):
     answers.paths["/route"] = (200, recorded("route.json"))
-    verdict = http_gates.check_rendezvous(prefill(answers, target), look)
+    verdict = rendezvous.check(prefill(answers, target), look)
     assert verdict.result == "passed"
     assert verdict.evidence["route"]["page_size"] == 1
     assert "prefill_dp_rank=-1" in answers.asked[0][1]
@@ -71,14 +71,14 @@ def test_rendezvous_of_the_real_bootstrap_server(answers, target, look, recorded
 )
 def test_rendezvous(answers, target, look, answer, result, words):
     answers.paths["/route"] = answer
-    verdict = http_gates.check_rendezvous(prefill(answers, target), look)
+    verdict = rendezvous.check(prefill(answers, target), look)
     assert verdict.result == result
     assert words in verdict.said
 
 
 def test_rendezvous_needs_the_port(target, look):
     with pytest.raises(PdopsError, match="needs bootstrap_port"):
-        http_gates.check_rendezvous(target("prefill"), look)
+        rendezvous.check(target("prefill"), look)
 
 
 PREFILL, DECODE = "http://127.0.0.1:33100", "http://127.0.0.1:33200"

@@ -338,7 +338,8 @@ def test_a_router_is_its_own_evidence(start, target, look):
         ((200, "[]"), "is no JSON"),
         ((200, {"internal_states": [{}]}), "SGLANG_EXPOSE_OWN_ENV_VARS=1"),
         ((200, {"internal_states": None}), "SGLANG_EXPOSE_OWN_ENV_VARS=1"),
-        ((401, ""), "answers 401"),
+        ((401, ""), "401: it wants an API key; set pd_api_key_file"),
+        ((500, ""), "answers 500"),
     ],
 )
 def test_server_info_that_does_not_help(answers, answer, words):
