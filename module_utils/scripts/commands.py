@@ -9,6 +9,8 @@ commands that give variables values that only a run can tell.
 from __future__ import annotations
 
 import re
+from functools import partial
+from typing import Callable
 
 from .assignments import ASSIGNMENT
 from .expansion import expand
@@ -24,6 +26,7 @@ _EXPORTED = re.compile(r"\b(?:export|unset)[ \t]+(?:-[a-z]+[ \t]+)*([A-Za-z_][A-
 _OPERATOR = re.compile(r"[0-9]*[<>&|]+[ \t]*")
 _HARMLESS = re.compile(r"[0-9]*(?:>>?[ \t]*/dev/null|>&[ \t]*[0-9]|<<)")
 _NO_ARITHMETIC = re.compile(r"\$\(\([^)]*(?:[\\';`.]|(?<!\[)@|(?<!\{)#)")
+_MAY_VANISH = re.compile(r"(?:\$\w+|\$[@*]|\$\{[^}]*\}|`[^`]*`)*(?:\$\(.*\))?\Z", re.DOTALL)
 _DECLARING = ("declare", "typeset", "local", "readonly")
 _TELLING = ("export", "declare", "typeset", "local", "readonly", "unset", "set", "eval")
 _FILLING = ("read", "mapfile", "readarray", "getopts", "let", "wait", "printf")
@@ -38,6 +41,9 @@ class Commands(Exports):
         raise NotImplementedError
 
     def call_any(self) -> None:
+        raise NotImplementedError
+
+    def branches(self, ways: list[Callable[[], None]], *, covered: bool, guard: str) -> None:
         raise NotImplementedError
 
     def start(self, command: Simple, is_exec: bool) -> None:
@@ -62,7 +68,10 @@ class Commands(Exports):
             for word in command.assigns:
                 self.assign(word, "assignment", None)
             return
-        words = command.words
+        self._obeyed(command, command.words)
+
+    def _obeyed(self, command: Simple, words: list[Word]) -> None:
+        """What a command's words do."""
         name = self.text_of(words[0])
         plain = True
         while name in ("builtin", "command") and len(words) > 1:
@@ -75,6 +84,8 @@ class Commands(Exports):
         if name is None:
             self._external(command, words)
             self.call_any()
+            if len(words) > 1 and _MAY_VANISH.match(words[0].raw) and self._counts(words[1]):
+                self.branches([partial(self._obeyed, command, words[1:])], covered=False, guard=words[0].raw)
             return
         if plain and self._function(name, command):
             return
@@ -105,6 +116,11 @@ class Commands(Exports):
             self._settings(name, words[0], rest)
         else:
             self._external(command, words)
+
+    def _counts(self, word: Word) -> bool:
+        """Whether a command's name matters when the word before it, as in ``$SUDO export A=1``, expands to nothing."""
+        name = self.text_of(word)
+        return name is None or name in (*_TELLING, *_FILLING, "builtin", "command") or self.is_function(name)
 
     def _inside(self, word: Word) -> None:
         """What is run inside a word and could mislead the reader."""

@@ -202,3 +202,14 @@ PIECES = [
 @given(st.lists(st.sampled_from(PIECES), max_size=40))
 def test_no_pieces_of_shell_raise(pieces: list[str]) -> None:
     read_script("".join(pieces).encode("latin-1"))
+
+
+def test_a_command_behind_a_word_that_may_vanish_may_export() -> None:
+    reading = read_script(
+        b"$SUDO export SGLANG_A=5\n$(x) $Y unset SGLANG_B\n" + b"exec python3 -m sglang.launch_server\n"
+    )
+    assert [(each.name, each.state) for each in reading.exports] == [("SGLANG_A", "conditional")]
+    quoted = read_script(
+        b'"$SUDO" export SGLANG_A=5\n$DIR/tool export SGLANG_A=5\nexec python3 -m sglang.launch_server\n'
+    )
+    assert quoted.exports == ()
