@@ -12,13 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional
 
-from ..gates.base import FAILED, PASSED
+from ..gates.base import FAILED, PASSED, UNSEEN
 from .hops import Asked, Hop, abort
 from .judging import judge, seconds
 from .plan import Budget, Plan
 from .questions import CHAT, Question, filler, nonce, question
 
-Tell = Callable[[str], None]
+#: A line of progress, and whether it is good news.
+Tell = Callable[[str, bool], None]
 _PLACE = {"kept": "on the kept connection", "fresh": "on fresh connections"}
 
 
@@ -39,6 +40,12 @@ class Answered:
     @property
     def who(self) -> str:
         return self.asked.who
+
+    @property
+    def heavy(self) -> bool:
+        """A failure that costs: the router counts it against its workers (a retry each), or it took the whole deadline."""
+        status = self.asked.exchange.status
+        return not self.ok and (self.asked.exchange.failure is not None or (status or 0) >= 500)
 
     @property
     def hung(self) -> bool:
@@ -122,10 +129,10 @@ def converse(plan: Plan, model: str, context: Optional[int], budget: Budget, tel
                 answered.fields.update(round=number, series=series)
                 done.append(answered.fields)
                 if not answered.ok:
-                    tell(f"round {number} of {plan.rounds} ({series}): {answered.fields['said']}")
+                    tell(f"round {number} of {plan.rounds} ({series}): {answered.fields['said']}", False)
                     return _explain(plan, hop, answered, budget, tell, done, forgotten + talk.forgotten)
                 talk.took(answered)
-                tell(f"round {number} of {plan.rounds} ({series}): {answered.words}")
+                tell(f"round {number} of {plan.rounds} ({series}): {answered.words}", True)
         finally:
             hop.close()
         forgotten += talk.forgotten
@@ -136,6 +143,11 @@ def converse(plan: Plan, model: str, context: Optional[int], budget: Budget, tel
         f"the slowest first byte took {slow['first_byte_s'] or 0.0:.2f} s (round {slow['round']})"
     )
     return _result(done, None, None, name, words, forgotten)
+
+
+def not_held(hop: str, why: str) -> Dict[str, Any]:
+    """In place of a conversation that would tell nothing new and do harm."""
+    return {**_result([], None, None, hop, f"no conversation was held: {why}", 0), "verdict": UNSEEN}
 
 
 def _result(
@@ -157,7 +169,7 @@ def _elsewhere(plan: Plan, name: str, answered: Answered, budget: Budget, tell: 
     """The same round over a fresh connection of a hop."""
     hop = plan.hop(name)
     found = put(hop, answered.question, plan, budget)
-    tell(f"the same round by the {name}: {found.fields['said']}")
+    tell(f"the same round by the {name}: {found.words if found.ok else found.fields['said']}", found.ok)
     if found.ok:
         hop.close()
     else:

@@ -92,8 +92,8 @@ def read(kind: str, found: Exchange) -> Parsed:
         try:
             data = json.loads(part)
         except ValueError:
-            if found.failure is None and (found.streamed or found.status == 200):
-                parsed.error = f"no JSON: {_line(part) or 'an empty body'}"
+            if found.failure is None:
+                parsed.error = f"no JSON: {_line(part) or 'an empty body'}" if found.status == 200 else _line(part)
             continue
         if _take_error(data, parsed):
             break

@@ -15,9 +15,10 @@ from ..endpoint import Failure, join, request
 from ..gates.base import FAILED, PASSED, UNSEEN
 from ..pdops_error import PdopsError
 from . import questions, queues
-from .conversation import Answered, Tell, converse, give_up, put
-from .hops import HOPS, PAIR, PROXY, ROUTER
+from .conversation import Answered, Tell, converse, give_up, not_held, put
+from .hops import HOPS, PROXY, ROUTER
 from .plan import Budget, Plan
+from .table import table
 
 _ASK_S = 5.0
 #: SGLang looks every few seconds whether a client is still there (tokenizer_manager.py).
@@ -110,16 +111,20 @@ class _Prober:
             return None, f"{what} has {over} tokens, and the model's context of {model.context} holds no longer prompt"
         return questions.long(size, over, words, model.name, self.plan.max_tokens), ""
 
-    def _skip(self, name: str, kind: str, size: str, streamed: bool, why: str) -> None:
+    def skip(self, name: str, kind: str, size: str, streamed: bool, why: str) -> None:
         self.answers.append(
             {"kind": kind, "size": size, "streamed": streamed, "hop": name, "verdict": UNSEEN, "said": why}
         )
 
     def requests(self, name: str) -> None:
-        """Every kind, whole and streamed, and two long prompts, by one hop. After one that hung no more are sent."""
+        """Every kind, whole and streamed, and two long prompts, by one hop.
+
+        After one that hung or was answered 5xx no more are sent, after two that failed otherwise neither: ten
+        attempts open the router's circuit breakers for all clients, and it makes five of every request.
+        """
         hop = self.plan.hop(name)
         tokens_per_word = 1.0
-        hung = ""
+        enough, failures = "", 0
         try:
             for kind, streamed, size in [
                 *((kind, streamed, "short") for kind, streamed in questions.kinds()),
@@ -127,9 +132,9 @@ class _Prober:
                 (questions.CHAT, True, "chunk"),
             ]:
                 if self.budget.left_s() <= 0:
-                    hung = f"the probe's {self.budget.timeout_s:g} s are over"
-                if hung:
-                    self._skip(name, kind, size, streamed, f"not asked: {hung}")
+                    enough = f"the probe's {self.budget.timeout_s:g} s are over"
+                if enough:
+                    self.skip(name, kind, size, streamed, f"not asked: {enough}")
                     continue
                 if size == "short":
                     asked: Optional[questions.Question] = questions.short(
@@ -139,14 +144,17 @@ class _Prober:
                 else:
                     asked, why = self._long(size, tokens_per_word)
                 if asked is None:
-                    self._skip(name, kind, size, streamed, f"not asked: {why}")
+                    self.skip(name, kind, size, streamed, f"not asked: {why}")
                     continue
                 answered = put(hop, asked, self.plan, self.budget)
                 self.answers.append(answered.fields)
-                self.tell(f"{name}: {asked.label}: {answered.fields['said']}")
+                said = answered.words if answered.ok else answered.fields["said"]
+                self.tell(f"{name}: {asked.label}: {said}", answered.ok)
                 if not answered.ok:
                     give_up(hop, answered, self.plan)
-                    hung = "the one before hung" if answered.hung else ""
+                    failures += 1
+                    if answered.heavy or failures > 1:
+                        enough = f"the {name} hop has failed, and more failures could open circuit breakers"
                 tokens_per_word = _per_word(answered, tokens_per_word)
         finally:
             hop.close()
@@ -171,12 +179,17 @@ def run(plan: Plan, tell: Tell) -> Dict[str, Any]:
     if plan.requests:
         for name in inner:
             prober.requests(name)
-    if plan.rounds:
+    ill = next((one["hop"] for one in prober.answers if one["verdict"] == FAILED), None)
+    if plan.rounds and ill is not None:
+        talk = not_held(ill, f"the {ill} hop does not answer single requests well")
+    elif plan.rounds:
         talk = converse(plan, prober.model.name, prober.model.context, prober.budget, tell)
     if plan.requests and PROXY in plan.hops:
-        if talk is not None and talk["failed_round"] is not None and talk.get("hop_asked") == PROXY:
+        failed = talk is not None and talk["failed_round"] is not None
+        if failed or ill is not None:
+            why = "the conversation failed" if failed else f"the {ill} hop has failed"
             for kind, streamed in questions.kinds():
-                prober._skip(PROXY, kind, "short", streamed, "not asked: the conversation by the proxy failed")
+                prober.skip(PROXY, kind, "short", streamed, f"not asked: {why}")
         else:
             prober.requests(PROXY)
     return _result(prober, talk, before)
@@ -195,14 +208,23 @@ def _result(
     return {
         "verdict": FAILED if failed else PASSED,
         "said": _said(plan, answers, bad, talk, after),
+        "hop": _ill(bad, talk),
         "model": prober.model.name,
         "hops": {name: prober.plan.hop(name).url for name in plan.hops},
         "answers": answers,
         "conversation": talk,
         "queues": after,
         "left_in_queues": after["left_in_queues"] if after is not None else None,
+        "table": table(answers, talk),
         "seconds": round(prober.budget.spent_s(), 2),
     }
+
+
+def _ill(bad: List[Dict[str, Any]], talk: Optional[Dict[str, Any]]) -> Optional[str]:
+    """The hop that fails while those further in work; requests are asked from the inside out."""
+    if bad:
+        return str(bad[0]["hop"])
+    return str(talk["hop"]) if talk is not None and talk["verdict"] == FAILED else None
 
 
 def _said(
@@ -214,25 +236,21 @@ def _said(
 ) -> str:
     """One sentence: the failure that says most, or what held."""
     parts = []
-    if talk is not None and talk["verdict"] == FAILED:
+    talk_failed = talk is not None and talk["verdict"] == FAILED
+    if talk is not None and talk_failed:
         parts.append(talk["said"])
-    if bad and not parts:
+    elif bad:
         first = bad[0]
         label = f"{first['kind']}, {'streamed' if first['streamed'] else 'whole'}"
-        more = f" (and {len(bad) - 1} more of {len(answers)} requests failed)" if len(bad) > 1 else ""
-        parts.append(f"{first['hop']}: {label}: {first['said']}{more}")
-        if first["hop"] == PAIR:
-            parts.append("the pair itself is ill")
-        elif PAIR in plan.hops:
-            well = not any(one["hop"] == PAIR for one in bad)
-            parts.append("the pair answers" if well else "the pair fails too")
-    if not parts:
+        more = f" ({len(bad)} requests failed)" if len(bad) > 1 else ""
+        parts.append(f"{first['hop']} hop: {label}: {first['said']}{more}")
+        well = [name for name in plan.inner(first["hop"]) if any(one["hop"] == name for one in answers)]
+        parts += [f"{name} hop fine" for name in well]
+    else:
         good = sum(one["verdict"] == PASSED for one in answers)
-        if good:
-            parts.append(f"{good} requests by {', '.join(plan.hops)} were answered")
-        if talk is not None:
-            parts.append(talk["said"])
-    if parts and after is not None and after["left_in_queues"] and (bad or (talk and talk["verdict"] == FAILED)):
+        parts += [f"{good} requests by {', '.join(plan.hops)} were answered"] if good else []
+        parts += [talk["said"]] if talk is not None else []
+    if after is not None and after["left_in_queues"] and (bad or talk_failed):
         left = ", ".join(
             f"{count} in {engine}'s {queue}" for engine, more in after["left"].items() for queue, count in more.items()
         )

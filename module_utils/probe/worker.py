@@ -76,9 +76,9 @@ def _work(plan: Plan, folder: str) -> None:
     begin = time.monotonic()
     threading.Thread(target=_end_alone, args=(folder, begin + plan.timeout_s + _MARGIN_S), daemon=True).start()
 
-    def tell(line: str) -> None:
+    def tell(line: str, good: bool) -> None:
         with open(os.path.join(folder, _LINES), "a", encoding="utf-8") as file:
-            file.write(json.dumps([round(time.monotonic() - begin, 2), line]) + "\n")
+            file.write(json.dumps([round(time.monotonic() - begin, 2), line, good]) + "\n")
 
     try:
         result: Dict[str, Any] = run(plan, tell)
@@ -137,7 +137,7 @@ def _alive(folder: str) -> bool:
 
 
 def look(given: Mapping[str, Any], slice_s: float) -> Dict[str, Any]:
-    """New lines (``[[seconds, line], ...]``) and, once it is there, the ``result``; waits at most ``slice_s`` for either."""
+    """New lines (``[[seconds, line, good news], ...]``) and, once it is there, the ``result``; waits at most ``slice_s`` for either."""
     name, seen = str(given.get("name", "")), int(given.get("seen", 0))
     deadline = time.monotonic() + slice_s
     folder = _owned(name)
