@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from ..pdops_error import PdopsError
-from .atomic import read_regular, sha256_of, sync_folder, why
+from .atomic import find_leftovers, read_regular, remove_leftovers, sha256_of, sync_folder, why
 from .backups import MOST_BYTES
 from .objects import begun_to_go, named_contents, names_in, stored_objects
 from .store import Store
@@ -159,7 +159,11 @@ def prune(request: PruneRequest, store: Store, needed: Callable[[], Mapping[str,
             _remove(store.object_path(sha256))
         if plan.objects or plan.leftovers:
             sync_folder(os.path.dirname(store.object_path("x")))
-        store.write_journal({"verb": "prune", "path": request.path, "step": "done", "actor": request.actor})
+        # Writes into these two folders hold the lock that we hold, so what is old there is nobody's.
+        folders = (os.path.dirname(store.object_path("x")), os.path.dirname(store.index_path("/x")))
+        removed = remove_leftovers(path for folder in folders for path in find_leftovers(folder))
+        done = {"verb": "prune", "path": request.path, "step": "done", "actor": request.actor}
+        store.write_journal({**done, **({"removed_leftovers": removed} if removed else {})})
         return plan
 
 

@@ -30,10 +30,10 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(made)
 
 
-def drive(what: str, folder: Path, *more: str) -> dict[str, Any]:
-    driver = Path(__file__).with_name("crash_driver.py")
+def drive(what: str, folder: Path, *more: str, driver: str = "crash_driver.py") -> dict[str, Any]:
+    program = Path(__file__).with_name(driver)
     done = subprocess.run(
-        [sys.executable, "-B", driver, COLLECTIONS, what, folder, *more], capture_output=True, text=True, timeout=300
+        [sys.executable, "-B", program, COLLECTIONS, what, folder, *more], capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
