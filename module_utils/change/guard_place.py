@@ -42,3 +42,8 @@ def is_alive(changes_folder: str, change_id: str) -> bool:
         return True
     finally:
         os.close(descriptor)
+
+
+def was_taken(changes_folder: str, change_id: str) -> bool:
+    """Whether a guard ever watched this change here."""
+    return os.path.exists(os.path.join(changes_folder, f".{check_id(change_id)}.guard"))

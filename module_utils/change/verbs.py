@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -152,10 +153,33 @@ def _confirm(book: Book, params: Params) -> dict[str, Any]:
     return _told(book.confirm(params["change_id"], params["said"]), changed=False)
 
 
+def _said_without_record(book: Book, params: Params) -> str:
+    """What a rollback says that finds no record: nothing had begun, or it was deleted in the middle of the change.
+
+    Raises :class:`PdopsError` when it had begun: then nobody can put the old state back, and a person must look.
+    """
+    change_id = params["change_id"]
+    scripts = ", ".join(str(item["serve_script"]) for item in params["instances"])
+    look = (
+        f"compare {scripts} with their versions and backups (history.yml), put right what differs, then run restart.yml"
+    )
+    noted = any(entry.get("verb") == "begin" and entry.get("change_id") == change_id for entry in book.store.journal())
+    if noted or guard_place.was_taken(book.folder, change_id):
+        raise PdopsError(
+            f"the record of change {change_id} is gone from {book.folder} in the middle of the change, so nothing was put back: {look}."
+        )
+    if not os.path.exists(book.store.journal_path):
+        return (
+            f"{book.store.state_dir} has no record of this change: nothing had begun here, or that folder was deleted "
+            f"in the middle of the change; in that case {look}"
+        )
+    return "nothing had begun here"
+
+
 def _rollback(book: Book, params: Params) -> dict[str, Any]:
     """Hand the rollback to the guard: one way back, whether a controller still lives or not."""
     if not book.exists(params["change_id"]):
-        return {"changed": False, "said": "nothing had begun here"}
+        return {"changed": False, "said": _said_without_record(book, params)}
     record = book.load(params["change_id"])
     if record["state"] in ("open", "rollback-failed"):
         record = book.set_state(
