@@ -120,11 +120,14 @@ def _checked(document: object, what: str) -> Intended:
         raise PdopsError(f"{what}: knobs is no object; write names and values.")
     values: dict[str, str] = {}
     for name, value in given.items():
-        knob_rules.check_name(name)
-        knob_rules.refuse_secret(name)
         if not isinstance(value, str):
             raise PdopsError(f"{what}: the value of {name} is no string; quote it, or take the name out to unset it.")
-        knob_rules.check_value(name, value)
+        try:
+            knob_rules.check_name(name)
+            knob_rules.refuse_secret(name)
+            knob_rules.check_value(name, value)
+        except PdopsError as error:
+            raise PdopsError(f"{what}: {error}") from None
         values[name] = value
     return Intended(kind, document[kind], values, document["change_id"], document["actor"], document["confirmed_at"])
 
