@@ -4,12 +4,20 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
+from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
-from ansible_collections.pdops.sglang.plugins.module_utils.asked import VERBS, check_extra_names, read_asked
+from ansible_collections.pdops.sglang.plugins.module_utils.asked import (
+    VERBS,
+    check_extra_names,
+    check_templates,
+    check_typed,
+    read_asked,
+)
 from ansible_collections.pdops.sglang.plugins.module_utils.change.record import new_change_id
 from ansible_collections.pdops.sglang.plugins.module_utils.deployment import instance_from_dict
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
@@ -27,6 +35,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
+        began = time.time()
         _validation, given = self.validate_argument_spec(
             argument_spec={
                 "deployment": {"type": "str", "required": True},
@@ -38,7 +47,11 @@ class ActionModule(ActionBase):
             }
         )
         try:
-            check_extra_names(load_extra_vars(self._loader))
+            extra = load_extra_vars(self._loader)
+            check_extra_names(extra)
+            check_templates(extra, {**given["asked"], "take_over": given["take_over"]})
+            if given["verb"] == "set":
+                check_typed(text for text in context.CLIARGS.get("extra_vars", ()) if isinstance(text, str))
             instances = [instance_from_dict(item) for item in given["instances"]]
             asked = read_asked(given["verb"], given["asked"], instances)
             if given["infos"] is None:
@@ -54,6 +67,7 @@ class ActionModule(ActionBase):
             changed=plan.changed and self._task.check_mode,
             plan={**plan.as_dict(), "change_id": new_change_id(given["verb"])},
             lines=lines,
+            began=began,
             would_change=plan.changed,
         )
         if self._task.diff:

@@ -22,7 +22,7 @@ SCOPES = ("co", "decode", "router")
 class Asked:
     """A verb with what narrows it.
 
-    ``value`` is None when not given; ``unset`` asks to take the knob off. ``source`` is what ``from=``
+    ``value`` is None when not given, and may be empty for ``set``; ``unset`` asks to take the knob off. ``source`` is what ``from=``
     named: a version (sha256 prefix of 6 or more, label, ``previous``) or a backup (label, file name, path).
     """
 
@@ -49,6 +49,9 @@ class Asked:
 def _text(given: Mapping[str, Any], key: str) -> str | None:
     value = given.get(key)
     return None if value is None or value == "" else str(value)
+
+
+_TEMPLATE = re.compile(r"\{[{%#]")
 
 
 def _flag(given: Mapping[str, Any], key: str, default: bool) -> bool:
@@ -80,6 +83,35 @@ def check_extra_names(names: Iterable[str]) -> None:
             raise PdopsError(f"-e {name}= is unknown; did you mean {close[0]}=?")
 
 
+def check_templates(extra: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Refuse a parameter of the command line that Ansible took for a template and evaluated, or failed to, before we
+    could see it.
+
+    :param extra: the extra variables as they were typed
+    :param given: the parameters as they came out of Ansible
+    """
+    for name in PARAMETERS:
+        typed = extra.get(name)
+        if isinstance(typed, str) and _TEMPLATE.search(typed) and given.get(name) != typed:
+            raise PdopsError(
+                f"-e {name}= holds a template ({{{{, {{% or {{#), which Ansible evaluates before anybody else sees it: "
+                "type the text that is meant; a text that itself has such braces can only be edited in by hand."
+            )
+
+
+def check_typed(typed: Iterable[str]) -> None:
+    """Refuse ``-e value=``: an empty value is as often a shell variable that was not set.
+
+    :param typed: each ``-e`` as it was typed
+    """
+    for text in typed:
+        if not text.lstrip().startswith(("@", "{", "[")) and re.search(r"(?:^|\s)value=(?:\s|$)", text):
+            raise PdopsError(
+                '-e value= has no value; to set a knob to the empty text type -e \'{"value": ""}\', '
+                "to take it off -e state=absent."
+            )
+
+
 def read_asked(verb: str, given: Mapping[str, Any], instances: list[Instance]) -> Asked:
     """Check the extra variables of a playbook: ``knob value from instance role scope state expect_only``.
 
@@ -100,22 +132,23 @@ def read_asked(verb: str, given: Mapping[str, Any], instances: list[Instance]) -
     if scope is not None and scope not in SCOPES:
         raise PdopsError(f"scope={scope} is unknown; it must be co (prefill, decode and router), decode or router.")
     knob = _text(given, "knob")
-    value = _text(given, "value")
     state = _text(given, "state") or "present"
+    raw = given.get("value")
+    if raw == "" and not (verb == "set" and state == "present"):
+        raw = None  # forms and surveys give what was left out as an empty text
     if state not in ("present", "absent"):
         raise PdopsError(f"state={state} is unknown; it must be present or absent.")
     if knob is not None:
         # `knob=NAME=VALUE` is what people type from memory.
         match = re.fullmatch(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", knob)
         if match:
+            knobs.refuse_secret(match[1])
             raise PdopsError(f"knob={knob} holds a value; type -e knob={match[1]} -e value={match[2]}.")
         knobs.check_name(knob)
         knobs.refuse_secret(knob)
-    if value is not None:
-        if knob is None:
-            raise PdopsError(f"value={value} without a knob; add -e knob=NAME.")
-        raw = given.get("value")
-        value = knobs.check_value(knob, raw if isinstance(raw, (bool, int, float)) else str(raw))
+    if raw not in (None, "") and knob is None:
+        raise PdopsError("value= was given without a knob; add -e knob=NAME.")
+    value = None if knob is None else knobs.check_value(knob, raw)
     if verb == "set":
         if knob is None:
             raise PdopsError(
@@ -123,7 +156,8 @@ def read_asked(verb: str, given: Mapping[str, Any], instances: list[Instance]) -
             )
         if value is None and state == "present":
             raise PdopsError(
-                f"set_knob needs a value for {knob}; add -e value=VALUE, or -e state=absent to take it off."
+                f'set_knob needs a value for {knob}; add -e value=VALUE (the empty one: -e \'{{"value": ""}}\'), '
+                "or -e state=absent to take it off."
             )
         if value is not None and state == "absent":
             raise PdopsError(f"value={value} and state=absent contradict each other; give one of them.")

@@ -43,10 +43,7 @@ def check_value(name: str, value: object) -> Optional[str]:
     if isinstance(value, int):
         return str(value)
     if not isinstance(value, str):
-        kind = {"float": "a number with a point", "list": "a list", "dict": "a mapping"}.get(
-            type(value).__name__, "a " + type(value).__name__
-        )
-        raise PdopsError(f"The value of {name} is {kind}; a knob is a string or an integer: quote it.")
+        raise PdopsError(_not_a_text(name, value))
     if "\0" in value:
         raise PdopsError(f"The value of {name} holds a NUL character, which no environment can hold: remove it.")
     if "\n" in value:
@@ -58,6 +55,20 @@ def check_value(name: str, value: object) -> Optional[str]:
             f"The value of {name} holds characters that cannot be written as UTF-8: replace them."
         ) from None
     return str(value)
+
+
+def _not_a_text(name: str, value: object) -> str:
+    """The types are asked for by ``isinstance``: what comes from Ansible is of classes of its own."""
+    if isinstance(value, float):
+        return (
+            f"The value of {name} is the number {value!s}, and how it was written (1.5, 1.50, 15e-1) cannot be told from it: "
+            f'quote it, for example {name}: "{value!s}".'
+        )
+    kind = "something else than a text"
+    for types, words in (((list, tuple), "a list"), ((dict,), "a mapping"), ((bytes,), "a sequence of bytes")):
+        if isinstance(value, types):
+            kind = words
+    return f"The value of {name} is {kind}, and a knob is one text or a whole number: write it as one quoted text."
 
 
 def refuse_secret(name: str) -> None:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.pdops.sglang.plugins.module_utils.asked import check_extra_names, read_asked
+from ansible_collections.pdops.sglang.plugins.module_utils.asked import (
+    check_extra_names,
+    check_templates,
+    check_typed,
+    read_asked,
+)
 from ansible_collections.pdops.sglang.plugins.module_utils.deployment import Instance
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.plan_text import plan_lines
@@ -220,6 +225,15 @@ def test_a_rollback_that_happened_without_a_controller_is_told() -> None:
         ("set", {"knob": KNOB}, "needs a value"),
         ("set", {"knob": KNOB, "value": "1", "state": "absent"}, "contradict"),
         ("set", {"knob": KNOB, "value": True}, "quote"),
+        (
+            "set",
+            {"knob": KNOB, "value": 1.5},
+            "is the number 1.5, and how it was written (1.5, 1.50, 15e-1) cannot be told",
+        ),
+        ("set", {"knob": KNOB, "value": [1]}, "is a list"),
+        ("set", {"knob": KNOB, "value": {"a": 1}}, "is a mapping"),
+        ("set", {"knob": KNOB, "value": None}, """(the empty one: -e '{"value": ""}')"""),
+        ("set", {"knob": "HF_TOKEN=hf_x", "value": None}, "HF_TOKEN looks like a secret"),
         ("set", {"knob": KNOB, "state": "gone"}, "must be present or absent"),
         ("revert", {}, "revert_knob needs a knob"),
         ("restart", {"knob": KNOB}, "takes no knob"),
@@ -239,6 +253,31 @@ def test_a_misspelt_parameter_is_refused_and_not_ignored(name: str) -> None:
 
 def test_other_extra_variables_are_nobodys_business_here() -> None:
     check_extra_names(["knob", "pd_load_timeout_s", "ansible_user", "my_own_variable", "take_over"])
+
+
+def test_an_empty_value_is_one_for_set_and_none_elsewhere() -> None:
+    assert read_asked("set", {"knob": KNOB, "value": ""}, instances()).value == ""
+    for verb, more in (("restore", {}), ("revert", {}), ("set", {"state": "absent"})):
+        assert read_asked(verb, {"knob": KNOB, "value": "", **more}, instances()).value is None
+    assert read_asked("restart", {"knob": "", "value": ""}, instances()).knob is None
+
+
+@pytest.mark.parametrize("typed", ["value=", "knob=A value= role=decode", "knob=A value="])
+def test_an_empty_value_on_the_command_line_may_be_a_slip(typed: str) -> None:
+    with pytest.raises(PdopsError, match=r"""type -e '{"value": ""}'.*state=absent"""):
+        check_typed(["role=decode", typed])
+
+
+def test_what_is_no_slip_passes() -> None:
+    check_typed(["value=1", "x_value= value=2", '{"value": ""}', "@value= .yml", "value='' knob=A", "value=a value=b"])
+
+
+@pytest.mark.parametrize("typed", ["{{ 1 + 1 }}", "a{{x}}", "{% if x %}", "a{# b #}"])
+def test_a_template_that_ansible_evaluated_is_refused(typed: str) -> None:
+    for came_out in (2, None, "a"):
+        with pytest.raises(PdopsError, match="-e value= holds a template"):
+            check_templates({"value": typed}, {"value": came_out})
+    check_templates({"value": typed, "other": typed}, {"value": typed})  # marked as no template in a file
 
 
 def test_a_knob_that_nobody_ever_had_is_a_slip_of_the_pen() -> None:

@@ -49,6 +49,14 @@ def test_strings_and_integers_are_taken_and_null_unsets(value: object, text: obj
     assert check_value("A", value) == text
 
 
+class _TaggedFloat(float):
+    """Ansible's own classes must not show in a sentence for people."""
+
+
+class _TaggedList(list):  # type: ignore[type-arg]
+    pass
+
+
 def test_a_tagged_string_is_taken_as_plain_text() -> None:
     assert check_value("A", _TaggedText("512")) == "512"
 
@@ -58,10 +66,12 @@ def test_a_tagged_string_is_taken_as_plain_text() -> None:
     [
         (True, "boolean true"),
         (False, "boolean false"),
-        (1.5, "a number with a point"),
+        (1.5, "is the number 1.5"),
         (["a"], "a list"),
         ({"a": 1}, "a mapping"),
-        (b"a", "a bytes"),
+        (b"a", "a sequence of bytes"),
+        (_TaggedFloat(1.5), "is the number 1.5"),
+        (_TaggedList(["a"]), "a list"),
         ("a\0b", "NUL"),
         ("a\nb", "line end"),
         ("\ud800", "UTF-8"),

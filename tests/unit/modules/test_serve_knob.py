@@ -135,7 +135,7 @@ def test_warnings_name_the_lines(script: Path, tmp_path: Path) -> None:
     ("given", "words"),
     [
         ({"knobs": {KNOB: True}}, "is the boolean true"),
-        ({"knobs": {KNOB: 1.5}}, "a number with a point"),
+        ({"knobs": {KNOB: 1.5}}, "is the number 1.5"),
         ({"knobs": {KNOB: [1]}}, "a list"),
         ({"knobs": {KNOB: {}}}, "a mapping"),
         ({"knobs": {KNOB: "a\nb"}}, "line end"),
@@ -217,7 +217,7 @@ PLAY = """
         <<: *where
         knobs: {SGLANG_A: 1.5}
       register: bare_float
-      failed_when: bare_float is not failed or 'a number with a point' not in bare_float.msg
+      failed_when: bare_float is not failed or 'is the number 1.5' not in bare_float.msg
     - name: A secret
       pdops.sglang.serve_knob:
         <<: *where

@@ -232,3 +232,20 @@ def test_every_byte_of_a_latin1_file_stays() -> None:
 
     assert set_knob(script, "B", "2") == script.replace(b"B=1", b"B=2")
     assert set_knob(script, "A", "\udce8") == script.replace(b"\xe9", b"\xe8")
+
+
+@pytest.mark.parametrize(
+    ("script", "edited"),
+    [
+        ("export A=1\n", "export A=\n"),
+        ('export A="1"  # c\n', 'export A=""  # c\n'),
+        ("export A='1'\n", "export A=''\n"),
+        ("export A=1 B=2\n", "export A= B=2\n"),
+        ("export B=2\n", "export B=2\nexport A=\n"),
+        ("export A=\n", "export A=\n"),
+        ('export A=""\n', 'export A=""\n'),
+    ],
+)
+def test_an_empty_value_is_one(script: str, edited: str) -> None:
+    assert set_in(script, "A", "") == edited
+    assert read_script((edited + ENGINE).encode()).value("A") == ""
