@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import secrets
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Dict, List, Optional, Protocol, Tuple
 
 from ..endpoint import Failure, join, parse_url, post_json
@@ -35,7 +35,7 @@ class Engines:
     decode_url: str
     bootstrap_host: str
     bootstrap_port: Optional[int] = None  # None: decode takes its own default, 8998
-    api_key: Optional[str] = None
+    api_key: Optional[str] = field(default=None, repr=False)
 
 
 @dataclass

@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from ..gates.base import FAILED, PASSED
 from ..gates.completion import FINISHED
 from .questions import CHAT, GENERATE, Question
-from .stream import Exchange
+from .stream import Exchange, counted
 
 
 @dataclass
@@ -119,7 +119,7 @@ def _trouble(asked: Question, found: Exchange, parsed: Parsed) -> Optional[str]:
     if asked.streamed and not found.events:
         return "answered 200, but the stream held no event"
     if asked.streamed and not found.done:
-        return f"broke the stream off after {len(found.events)} events: [DONE] did not come"
+        return f"broke the stream off after {counted(len(found.events))}: [DONE] did not come"
     return _poor(asked, parsed)
 
 

@@ -55,6 +55,10 @@ class Exchange:
         return [later - sooner for sooner, later in zip(times, times[1:])]
 
 
+def counted(events: int) -> str:
+    return f"{events} event{'' if events == 1 else 's'}"
+
+
 class Cancelled(Late):
     """Somebody else has seen that this exchange cannot come to an end."""
 
@@ -193,7 +197,7 @@ class Connection:
         if found.status is None:
             return Failure("timeout", f"gave no first byte in {limit:g} s", spent)
         if found.streamed and found.events:
-            words = f"went silent for {limit:g} s after {len(found.events)} events"
+            words = f"went silent for {limit:g} s after {counted(len(found.events))}"
             return Failure("timeout", words, spent)
         if found.first_byte_s is None:
             what = "event" if found.streamed else "body"
@@ -207,7 +211,7 @@ class Connection:
         if failure.kind != "reset" or found.connected_s is None:
             return failure
         if found.events:
-            words = f"broke the stream off after {len(found.events)} events"
+            words = f"broke the stream off after {counted(len(found.events))}"
         elif found.status is not None:
             words = f"answered {found.status} and broke the connection"
         else:
