@@ -123,6 +123,20 @@ def check_script(path: str, content: bytes) -> None:
     :raises PdopsError: bash cannot parse it, it does not end in ``exec``, or a secret stands in it; the sentence names the line
     """
     check_syntax(path, content)
+    refuse_secrets(path, content)
+    reading = read_script(content)
+    if reading.refusal:
+        raise PdopsError(f"{path}: the rendered script cannot be read back: {reading.refusal}")
+    for finding in reading.findings:
+        if finding.code == "no-exec":
+            raise PdopsError(
+                f"{path} would not end in exec, so the service manager's signals would not reach the engine: line {finding.line}: "
+                f"{finding.sentence} Begin the last command of the template with exec."
+            )
+
+
+def refuse_secrets(path: str, content: bytes) -> None:
+    """Refuse a rendered script in which a secret stands, or which makes one up at run time; the sentence names the line."""
     shown, raw = masked_text(content).split("\n"), content.decode("utf-8", "replace").split("\n")
     for number, (masked, line) in enumerate(zip(shown, raw), 1):
         if masked != line:
@@ -130,19 +144,10 @@ def check_script(path: str, content: bytes) -> None:
                 f"{path} would have a secret in line {number} of the rendered script, and serve scripts are stored and shown; "
                 "put it on the machine into the engine's --config file with mode 0600."
             )
-    reading = read_script(content)
-    if reading.refusal:
-        raise PdopsError(f"{path}: the rendered script cannot be read back: {reading.refusal}")
-    for export in reading.exports:
+    for export in read_script(content).exports:
         if knob_rules.is_secret(export.name):
             raise PdopsError(
                 f"{path} would export {export.name} in line {export.line}, which looks like a secret; put it into the engine's --config file."
-            )
-    for finding in reading.findings:
-        if finding.code == "no-exec":
-            raise PdopsError(
-                f"{path} would not end in exec, so the service manager's signals would not reach the engine: line {finding.line}: "
-                f"{finding.sentence} Begin the last command of the template with exec."
             )
 
 
@@ -158,6 +163,7 @@ def plan_script(request: ScriptRequest, store: Store) -> ScriptPlan:
     check_label(request.label)
     before = read_regular(path, MOST_BYTES) if os.path.exists(path) else None
     _refuse_drift(request, store, before)
+    refuse_secrets(path, request.base)
     after = fill(request.base, request.knobs, before if request.keep_block else None, path)
     mode_before = None if before is None else stat.S_IMODE(os.stat(path).st_mode)
     mode_after = request.mode if request.mode is not None else NEW_MODE if mode_before is None else mode_before
