@@ -22,6 +22,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BRACED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(:?[-=+?])?")
 _BRACES = re.compile(r"\{.*(?:,|\.\.).*\}", re.DOTALL)
 _QUOTED = re.compile(r"\$'(?:[^'\\]|\\.)*'|'[^']*'|\$?\"(?:[^\"\\]|\\.)*\"|\\.", re.DOTALL)
+_PAIR = re.compile(r"\\(.)", re.DOTALL)
 _SPLIT = re.compile(r"[ \t\n*?\[\]\\]")
 _ANSI = {
     "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
@@ -67,10 +68,25 @@ def expand(
     if default and default.group(1) not in state.variables and default.group(1) not in COMPUTED:
         # "${NAME:-plain}" of a name that only the caller can have set, as many scripts begin with
         return unknown("default", raw)
+    if "\\\n" in raw:
+        raw = joined_lines(raw)
     try:
         return _Expansion(raw, state, assignment, braces, assign).whole()
     except (Trouble, RecursionError):
         return unknown("word", raw)
+
+
+def joined_lines(raw: str) -> str:
+    """A word without its line continuations, which bash takes away before it looks at anything else. With a command in
+    it the word stays as it is: the command's quotes are not this word's."""
+    return raw if "$(" in raw or "`" in raw else _QUOTED.sub(_joined_piece, raw)
+
+
+def _joined_piece(match: re.Match[str]) -> str:
+    piece = match.group()
+    if piece.startswith(("'", "$'")):
+        return piece
+    return _PAIR.sub(lambda pair: "" if pair.group(1) == "\n" else pair.group(), piece)
 
 
 class _Expansion:

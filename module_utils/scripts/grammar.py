@@ -12,6 +12,7 @@ import re
 from typing import Optional
 
 from .compounds import RESERVED, RESERVED_WORDS, Compounds
+from .expansion import joined_lines
 from .nodes import Command, Compound, Pipeline, Simple, Statement, Trouble, Word
 from .words import EASY_WORD, EASY_WORDS, word_end
 
@@ -212,12 +213,24 @@ class Grammar(Compounds):
             if word_stop == at:
                 raise Trouble(at, f"{char!r} is not expected here")
             word = Word(at, word_stop, text[at:word_stop])
+            if "\\\n" in word.raw:
+                self._continued(word, not words)
             if not words and _ASSIGNMENT.match(word.raw):
                 assigns.append(word)
             else:
                 words.append(word)
             at = end = word_stop
         return Simple(start, end, assigns, words, redirects)
+
+    def _continued(self, word: Word, first: bool) -> None:
+        """Refuse a word that means something else when its lines are joined, as bash does before all."""
+        joined = joined_lines(word.raw)
+        if (
+            "$\\\n" in word.raw
+            or (joined in RESERVED_WORDS and first)
+            or (_ASSIGNMENT.match(joined) and not _ASSIGNMENT.match(word.raw))
+        ):
+            raise Trouble(word.start, "this word over two lines is not understood")
 
     def redirect(self, redirect: re.Match[str], redirects: list[Word]) -> int:
         operator = redirect.group(1) or redirect.group(2)

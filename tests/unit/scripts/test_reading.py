@@ -213,3 +213,25 @@ def test_a_command_behind_a_word_that_may_vanish_may_export() -> None:
         b'"$SUDO" export SGLANG_A=5\n$DIR/tool export SGLANG_A=5\nexec python3 -m sglang.launch_server\n'
     )
     assert quoted.exports == ()
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("A=\\\n~", None),
+        ("A=x:\\\n~/y", None),
+        ("A=a\\\nb", "ab"),
+        ('A="a\\\nb"', "ab"),
+        ("A='a\\\nb'", "a\\\nb"),
+        ("A=$'a\\\nb'", "a\\\nb"),
+        ("A=a\\\\\\\nb", "a\\b"),
+    ],
+)
+def test_a_word_over_two_lines_is_joined_before_all_else(word: str, value: object) -> None:
+    reading = read_script(f"export {word}\nexec python3 -m sglang.launch_server\n".encode())
+    assert reading.value("A") == value and reading.refusal is None
+
+
+@pytest.mark.parametrize("line", ["export A\\\n=1", "A=$\\\n(echo 1)", "i\\\nf true; then A=1; fi", "A\\\n=1"])
+def test_a_word_that_its_second_line_makes_another_is_refused(line: str) -> None:
+    assert read_script(f"{line}\nexec python3 -m sglang.launch_server\n".encode()).refusal
