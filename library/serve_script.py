@@ -17,8 +17,9 @@ description:
   - Old and new content are stored under O(state_dir) before the script is replaced atomically. A symlink is followed,
     and owner and mode stay.
   - Refused is a script that bash cannot parse, that does not end in C(exec), or in which a secret stands. Keys go into a YAML
-    file with mode 0600 on the machine (variable C(pd_engine_config), given to the engine as C(--config)). The router takes its
-    key on the command line only (sglang-router 0.3.2), so no router with a key can be rendered.
+    file with mode 0600 on the machine (variable C(pd_engine_config), given to the engine as C(--config)). The router takes
+    a key on the command line only (sglang-router 0.3.2), so no router with a key of its own can be rendered. It needs none: it hands a
+    client's key on to the engines, which check it.
   - The running process is not touched, and values on the machine that differ from the knobs are overwritten. Whether
     they may be is decided before, by C(deploy).
   - The rendered script travels as a file, as parameters show with C(-vvv).

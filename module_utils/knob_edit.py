@@ -34,7 +34,7 @@ class EditRequest:
     """What is wanted. A knob's value None means: unset it (``present``), or: whatever it was (``restored``).
 
     ``lines_only`` takes only the named knobs out of the source (``restored``), as they are written there; a knob that
-    a named source does not have is then unset.
+    a named source does not have is then unset. ``verb`` is what the journal calls it.
     """
 
     path: str
@@ -48,6 +48,7 @@ class EditRequest:
     label: str = ""
     actor: str = ""
     change_id: Optional[str] = None
+    verb: str = "serve_knob"
 
 
 @dataclass(frozen=True)
@@ -372,7 +373,7 @@ def apply_edit(plan: EditPlan, store: Store) -> Applied:
             warnings = (str(error),)
         store.write_journal(
             {
-                "verb": "serve_knob",
+                "verb": request.verb,
                 "path": request.path,
                 "state": request.state,
                 "knobs": plan.knobs,

@@ -60,8 +60,12 @@ _ROUTER_OWNED = {
     "prometheus-port": "pd_metrics_url",
 }
 _ENGINE_KEY = "put it into a YAML file with mode 0600 on the machine and name that file in pd_engine_config."
-# sglang-router 0.3.2 reads neither a file nor its environment for these (router_args.py).
-_ROUTER_KEY = "the router takes it in no other way, so leave it out here: filter the router's port, or put a proxy that knows the key in front."
+# sglang-router 0.3.2 reads neither a file nor its environment for these (router_args.py). It hands a client's Authorization header
+# on to both engines (tried with the real router).
+_ROUTER_KEY = (
+    "the router takes it in no other way, so leave it out: the router hands a client's key on, and the engines check it "
+    "when they have theirs by pd_engine_config."
+)
 #: The router's own defaults notice a dead worker after three minutes; a pair of workers needs seconds.
 _ROUTER_DEFAULTS: dict[str, Optional[Words]] = {
     "policy": ("--policy", "cache_aware"),

@@ -282,6 +282,7 @@ def apply_script(plan: ScriptPlan, store: Store) -> Placed:
             label=request.label or "rendered",
             actor=request.actor,
             change_id=request.change_id,
+            verb="serve_script",
         )
         try:
             done = apply_edit(EditPlan(edit, plan.before, plan.after, knobs=plan.knobs), store)

@@ -188,3 +188,21 @@ def test_addresses() -> None:
 
 def test_names_for_comments_have_no_line_end() -> None:
     assert launch("decode", pd_deployment="ünï").deployment == "?n?"
+
+
+def test_the_real_router_takes_the_arguments() -> None:
+    launcher = pytest.importorskip("sglang_router.launch_router")
+    router = replace(BY_ROLE["router"], metrics_url="http://127.0.0.1:29001/metrics")
+    peers = [*with_ports(8998, 8999, decode=8999)[:3], router]
+    made = launch_of(router, peers, {"pd_arguments": {"prefill-policy": "random", "request-timeout-secs": 600}})
+    taken = launcher.parse_router_args([word for group in made.arguments for word in group])
+    assert taken.pd_disaggregation is True
+    assert taken.prefill_urls == [("http://127.0.0.1:31000", 8998), ("http://127.0.0.1:31001", 8999)]
+    assert taken.decode_urls == ["http://127.0.0.1:30001"]
+    assert (taken.host, taken.port, taken.prometheus_host, taken.prometheus_port) == (
+        "127.0.0.1",
+        8000,
+        "127.0.0.1",
+        29001,
+    )
+    assert (taken.prefill_policy, taken.request_timeout_secs, taken.cb_timeout_duration_secs) == ("random", 600, 15)

@@ -195,7 +195,7 @@ def test_as_a_playbook_calls_it(tmp_path: Path) -> None:
         assert secret not in journal + json.dumps(told["own"]) + json.dumps(messages) + json.dumps(told["done"])
         assert secret not in _without_the_items(said)
     assert "exec python" not in _module_parameters(said)
-    assert [json.loads(line)["verb"] for line in journal.splitlines()] == ["serve_script"] * 3 + ["serve_knob"]
+    assert [json.loads(line)["verb"] for line in journal.splitlines()] == ["serve_script"] * 4
     assert list(tmp_path.glob(".pdops-*")) == []
 
 
