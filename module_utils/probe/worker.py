@@ -19,6 +19,7 @@ import time
 from typing import Any, Dict, List, Mapping, Optional
 
 from ..pdops_error import PdopsError
+from ..processes import ProcessId, is_alive, read_process
 from .plan import Plan
 from .probing import run
 
@@ -72,7 +73,8 @@ def _detach() -> None:
 
 def _work(plan: Plan, folder: str) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    _write(os.path.join(folder, _PID), str(os.getpid()))
+    me = read_process(os.getpid())
+    _write(os.path.join(folder, _PID), f"{os.getpid()} {me.started_ticks if me is not None else 0}")
     begin = time.monotonic()
     threading.Thread(target=_end_alone, args=(folder, begin + plan.timeout_s + _MARGIN_S), daemon=True).start()
 
@@ -128,12 +130,12 @@ def _lines(folder: str, seen: int) -> List[Any]:
 def _alive(folder: str) -> bool:
     try:
         with open(os.path.join(folder, _PID), encoding="ascii") as file:
-            os.kill(int(file.read()), 0)
+            pid, ticks = file.read().split()
+        return is_alive(ProcessId(int(pid), int(ticks)))
     except FileNotFoundError:
-        return time.time() - os.stat(folder).st_mtime < 5
+        return time.time() - os.stat(folder).st_mtime < 5  # it is just being made
     except (OSError, ValueError):
         return False
-    return True
 
 
 def look(given: Mapping[str, Any], slice_s: float) -> Dict[str, Any]:
