@@ -14,6 +14,7 @@ from typing import Dict, List
 
 from ..pdops_error import PdopsError
 from ..processes import read_environ
+from .dropins import dropins_of
 
 MOST_BYTES = 1024 * 1024
 ANSWER_S = 30.0
@@ -69,6 +70,10 @@ class Machine:
             if os.path.isdir(folder):
                 os.listdir(folder)
         return found
+
+    def dropins(self, unit: str) -> List[str]:
+        """The drop-ins that systemd would load now, in order."""
+        return dropins_of(unit)
 
     def manager_environ(self) -> Dict[str, str]:
         """The environment that PID 1 itself was started with; OSError when it may not be read."""

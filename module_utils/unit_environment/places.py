@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import Dict, Mapping, Optional, Tuple
+from dataclasses import dataclass, field, replace
+from typing import Dict, FrozenSet, Mapping, Optional, Tuple
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
-ACTIVE, OVERRIDDEN, REMOVED, PENDING = "active", "overridden", "removed", "pending"
+ACTIVE, OVERRIDDEN, REMOVED, PENDING, DOUBTED = "active", "overridden", "removed", "pending", "doubted"
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,9 @@ class Place:
         ``supervisord-environ`` (what supervisord itself was started with)
     :ivar path: the file; None where the value is in no file
     :ivar line: 1-based line in it
-    :ivar state: ``active``, ``overridden`` (a later place wins, or the list is reset), ``removed`` (UnsetEnvironment=)
-        or ``pending`` (in the file, but the manager has not read the file again yet)
+    :ivar state: ``active``, ``overridden`` (a later place wins, or the list is reset), ``removed`` (UnsetEnvironment=),
+        ``pending`` (in the file, but the manager has not read the file again yet) or ``doubted`` (the last one that
+        could be read; a source that could not be read comes later and may override it)
     """
 
     name: str
@@ -50,7 +51,8 @@ class UnitEnvironment:
     """What a unit's process gets before its serve script runs.
 
     :ivar places: all places, in the order in which the manager applies them
-    :ivar values: what results, by name; not masked
+    :ivar values: what surely results, by name; not masked
+    :ivar taken_off: names that are surely not set, whatever the places say
     :ivar unread: sources that could not be read, each as a sentence: anything may stand there
     :ivar notes: sentences for people
     :ivar files: ``EnvironmentFile=`` files by path: ``read``, ``absent`` or ``not readable``
@@ -61,6 +63,7 @@ class UnitEnvironment:
     unread: Tuple[str, ...] = ()
     notes: Tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
+    taken_off: FrozenSet[str] = frozenset()
 
     @property
     def complete(self) -> bool:
@@ -68,7 +71,8 @@ class UnitEnvironment:
         return not self.unread
 
     def winner(self, name: str) -> Optional[Place]:
-        return next((place for place in self.places if place.name == name and place.state == ACTIVE), None)
+        """The place that decides the name, as far as the sources could be read."""
+        return next((place for place in self.places if place.name == name and place.state in (ACTIVE, DOUBTED)), None)
 
 
 class Layers:
@@ -90,19 +94,26 @@ class Layers:
     def remove(self, name: str, value: Optional[str] = None) -> None:
         """Take a name off; with ``value`` only when it has that one."""
         key = self._now.get(name)
+        if key is not None and value is not None and self._places[key].state == DOUBTED:
+            return
         if key is not None and (value is None or self._places[key].value == value):
             self._lose(name, REMOVED)
+
+    def doubt(self) -> None:
+        """Something that could not be read comes here: it may override all before it."""
+        for key in self._now.values():
+            self._places[key] = replace(self._places[key], state=DOUBTED)
 
     def _lose(self, name: str, state: str) -> None:
         key = self._now.pop(name, None)
         if key is not None:
-            before = self._places[key]
-            self._places[key] = Place(before.name, before.value, before.kind, before.path, before.line, state)
+            self._places[key] = replace(self._places[key], state=state)
 
     @property
     def places(self) -> Tuple[Place, ...]:
         return tuple(self._places.values())
 
     def values(self) -> Dict[str, str]:
-        found = {name: self._places[key].value for name, key in self._now.items()}
+        sure = {name: self._places[key] for name, key in self._now.items()}
+        found = {name: place.value for name, place in sure.items() if place.state == ACTIVE}
         return {name: value for name, value in found.items() if value is not None}

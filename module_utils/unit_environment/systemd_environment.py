@@ -14,7 +14,6 @@ import re
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from ..scripts.reading import read_script
-from .dropins import dropins_of
 from .env_file import COMMENTS_END_SINCE, read_env_file
 from .machine import Machine, is_pattern
 from .places import ACTIVE, NAME, OVERRIDDEN, PENDING, Layers, Place, UnitEnvironment
@@ -75,16 +74,24 @@ class _Reader:
         version = self._version()
         for path, ignored in self.shown.files():
             self._file_or_pattern(path, ignored, version)
+        taken_off = set()
         for item in self.shown.list("UnsetEnvironment"):
             name, equals, value = item.partition("=")
             self.layers.remove(name, value if equals else None)
+            if not equals:
+                taken_off.add(name)
         if self.shown.text("NeedDaemonReload") == "yes":
             self.notes.append(
-                "systemd has not read the unit's files since they changed: the next start by hand takes the old "
-                f"environment until systemctl daemon-reload ({self._pending()})"
+                "the unit's files have changed since systemd read them: a start by hand keeps the old environment until "
+                f"systemctl daemon-reload, a restart by pdops reloads first ({self._pending()})"
             )
         return UnitEnvironment(
-            self.layers.places, self.layers.values(), tuple(self.unread), tuple(self.notes), dict(self.files)
+            self.layers.places,
+            self.layers.values(),
+            tuple(self.unread),
+            tuple(self.notes),
+            dict(self.files),
+            frozenset(taken_off),
         )
 
     def _version(self) -> int:
@@ -107,6 +114,7 @@ class _Reader:
             self.unread.append(
                 f"PassEnvironment={' '.join(wanted)}: the environment of PID 1 is not readable by this user"
             )
+            self.layers.doubt()
             return
         for name in wanted:
             if name in environ:
@@ -115,7 +123,10 @@ class _Reader:
     def _environment(self) -> None:
         """Environment= of the unit file and its drop-ins; the values are systemd's."""
         loaded = dict(item.partition("=")[::2] for item in self.shown.list("Environment"))
-        found = self._in_files(self._paths())
+        fragment = self.shown.text("FragmentPath")
+        paths = [(fragment, "unit")] if fragment else []
+        paths += [(path, "drop-in") for path in self.shown.list("DropInPaths")]
+        found = self._in_files(paths)
         last = {place.name: index for index, place in enumerate(found) if place.state == ACTIVE}
         for index, place in enumerate(found):
             now = loaded.get(place.name)
@@ -130,16 +141,11 @@ class _Reader:
         for name, value in loaded.items():
             if kinds.get(name) not in ("unit", "drop-in") or held.get(name) != value:
                 self.layers.add(Place(name, value, "unit"))
-
-    def _paths(self) -> List[Tuple[str, str]]:
-        fragment = self.shown.text("FragmentPath")
-        loaded = [(fragment, "unit")] if fragment else []
-        loaded += [(path, "drop-in") for path in self.shown.list("DropInPaths")]
         if self.shown.text("NeedDaemonReload") == "yes":
-            # What is there now, so that what waits for the reload can be named.
-            known = [path for path, _kind in loaded]
-            loaded += [(path, "drop-in") for path in dropins_of(self.unit) if path not in known]
-        return loaded
+            known = [path for path, _kind in paths]
+            new = [(path, "drop-in") for path in self.machine.dropins(self.unit) if path not in known]
+            for place in self._in_files(new):
+                self.layers.add(_with(place, place.value, PENDING))
 
     def _in_files(self, paths: Sequence[Tuple[str, str]]) -> List[Place]:
         fragment = self.shown.text("FragmentPath")
@@ -219,10 +225,11 @@ class _Reader:
     def _not_readable(self, path: str, error: OSError) -> None:
         self.files[path] = NOT_READABLE
         self.unread.append(f"{path} is not readable ({error.strerror}); it may set any knob (run with become)")
+        self.layers.doubt()
 
     def _pending(self) -> str:
         pending = [place.told for place in self.layers.places if place.state == PENDING]
-        return f"not in effect yet: {', '.join(pending)}" if pending else "no Environment= differs"
+        return f"not in effect yet: {', '.join(dict.fromkeys(pending))}" if pending else "no Environment= differs"
 
 
 def _with(place: Place, value: Optional[str], state: str) -> Place:

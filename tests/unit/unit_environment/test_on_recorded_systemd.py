@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils.unit_environment.dropins import dropins_of
 from ansible_collections.pdops.sglang.plugins.module_utils.unit_environment.env_file import read_env_file
+from ansible_collections.pdops.sglang.plugins.module_utils.unit_environment.places import UnitEnvironment
 from ansible_collections.pdops.sglang.plugins.module_utils.unit_environment.systemd_environment import (
     Machine,
     environment_of,
@@ -56,6 +57,9 @@ class Replayed(Machine):
     def matches(self, pattern: str) -> list[str]:
         found = super().matches(f"{self.root}{pattern}")
         return ["/" + str(Path(path).relative_to(self.root)) for path in found]
+
+    def dropins(self, unit: str) -> list[str]:
+        return [path[len(str(self.root)) :] for path in dropins_of(unit, root=str(self.root))]
 
     def manager_environ(self) -> dict[str, str]:
         return {"container": "podman", "PATH": "of PID 1"}
@@ -104,7 +108,57 @@ def test_a_unit_gets_what_systemd_gave_it(version: int, name: str, tmp_path: Pat
 @pytest.mark.parametrize("name", sorted(CASES["units"]))
 def test_drop_ins_are_found_in_the_order_in_which_systemd_read_them(version: int, name: str, tmp_path: Path) -> None:
     case, recorded = CASES["units"][name], RECORDED[version][f"unit {name}"]
-    Replayed(tmp_path, version, case, recorded)
+    machine = Replayed(tmp_path, version, case, recorded)
     (shown,) = (line for line in recorded["show"].split("\n") if line.startswith("DropInPaths="))
-    found = [path[len(str(tmp_path)) :] for path in dropins_of(case["unit"], root=str(tmp_path))]
-    assert found == shown.partition("=")[2].split()
+    assert machine.dropins(case["unit"]) == shown.partition("=")[2].split()
+
+
+class Locked(Replayed):
+    """Environment files that only root may read, to another user."""
+
+    def read(self, path: str) -> bytes:
+        if path.startswith("/run/pdops-record/"):
+            raise PermissionError(13, "Permission denied", path)
+        return super().read(path)
+
+
+def locked(name: str, root: Path) -> UnitEnvironment:
+    case = CASES["units"][name]
+    return environment_of(case["unit"], Locked(root, 257, case, RECORDED[257][f"unit {name}"]))
+
+
+def test_a_file_that_cannot_be_read_is_not_taken_for_absent(tmp_path: Path) -> None:
+    found = locked("file over environment", tmp_path)
+    assert not found.complete
+    assert found.files == {"/run/pdops-record/x.env": "not readable"}
+    assert "not readable (Permission denied)" in found.unread[0]
+    # The file may set B too: nothing that comes before it is sure, though its place is known.
+    assert not {"A", "B"} & set(found.values)
+    place = found.winner("B")
+    assert place is not None
+    assert (place.value, place.state) == ("unit", "doubted")
+
+
+def test_what_comes_after_a_file_that_cannot_be_read_is_sure(tmp_path: Path) -> None:
+    found = locked("unset beats file", tmp_path)
+    assert found.taken_off == {"A"}
+    assert "A" not in found.values
+
+
+def test_what_waits_for_a_daemon_reload_is_named_and_does_not_count(tmp_path: Path) -> None:
+    case, recorded = CASES["units"]["drop-ins in order"], dict(RECORDED[257]["unit drop-ins in order"])
+    recorded["show"] = recorded["show"].replace("NeedDaemonReload=no", "NeedDaemonReload=yes")
+    machine = Replayed(tmp_path, 257, case, recorded)
+    folder = tmp_path / "etc/systemd/system/pdops-record.service.d"
+    (folder / "60-new.conf").write_text("[Service]\nEnvironment=A=new NEW=1\n")
+    (folder / "50-b.conf").write_text("[Service]\n\nEnvironment=A=edited\n")
+    found = environment_of(case["unit"], machine)
+    assert found.values["A"] == "etc50"  # what systemd has loaded; no file holds it any more
+    assert "NEW" not in found.values
+    winner = found.winner("A")
+    assert winner is not None
+    assert (winner.path, winner.told) == (None, "systemd's reading of the unit")
+    pending = {(place.name, place.value, place.path, place.line) for place in found.places if place.state == "pending"}
+    edited, new = (f"/etc/systemd/system/pdops-record.service.d/{name}.conf" for name in ("50-b", "60-new"))
+    assert pending == {("A", "edited", edited, 3), ("A", "new", new, 2), ("NEW", "1", new, 2)}
+    assert any("daemon-reload" in note and new in note for note in found.notes)

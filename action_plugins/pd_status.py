@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Checks what was asked for, and prints the state that the module found; a list in the result would bury it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible.utils.vars import load_extra_vars
+from ansible_collections.pdops.sglang.plugins.module_utils.asked import PARAMETERS, check_extra_names, read_asked
+from ansible_collections.pdops.sglang.plugins.module_utils.deployment import instance_from_dict
+from ansible_collections.pdops.sglang.plugins.module_utils.knobs import check_name
+from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
+
+display = Display()
+
+_TAKEN = ("knob", "instance", "role")
+
+
+class ActionModule(ActionBase):
+    _supports_check_mode = True
+    _supports_diff = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result = super().run(tmp, task_vars)
+        args = {name: value for name, value in self._task.args.items() if value not in (None, "", [])}
+        try:
+            _check(args, load_extra_vars(self._loader))
+        except PdopsError as error:
+            return {**result, "failed": True, "msg": str(error)}
+        result.update(self._execute_module(module_args=args, task_vars=task_vars))
+        for line in result.get("lines", []):
+            display.display(f"  [{self._label(task_vars or {})}] {line}", color="cyan")
+        return result
+
+    def _label(self, task_vars: dict[str, Any]) -> str:
+        return str(task_vars.get("change_deployment") or task_vars.get("inventory_hostname", ""))
+
+
+def _check(args: dict[str, Any], extra: dict[str, Any]) -> None:
+    """What an operator may have typed wrong, before a machine is asked."""
+    check_extra_names(extra)
+    for name in extra:
+        if name in PARAMETERS and name not in _TAKEN:
+            raise PdopsError(f"status takes no {name}=; it takes knob=, instance= and role=.")
+    given = args.get("all_instances") or args.get("instances") or []
+    read_asked(
+        "verify",
+        {"instance": args.get("instance"), "role": args.get("role")},
+        [instance_from_dict(item) for item in given],
+    )
+    knob = args.get("knob")
+    if knob:
+        typed = re.fullmatch(r"([A-Za-z_][A-Za-z0-9_]*)=.*", str(knob))
+        if typed:
+            raise PdopsError(f"status sets nothing; type -e knob={typed[1]} to see it.")
+        check_name(str(knob))
