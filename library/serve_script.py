@@ -18,7 +18,7 @@ description:
     and owner and mode stay.
   - Refused is a script that bash cannot parse, that does not end in C(exec), or in which a secret stands. Keys go into a YAML
     file with mode 0600 on the machine (variable C(pd_engine_config), given to the engine as C(--config)). The router takes
-    a key on the command line only (sglang-router 0.3.2), so no router with a key of its own can be rendered. It needs none: it hands a
+    a key on the command line only (sglang-router 0.3.2), so no router with a key of its own can be rendered. It needs none, since it hands a
     client's key on to the engines, which check it.
   - The running process is not touched, and values on the machine that differ from the knobs are overwritten. Whether
     they may be is decided before, by C(deploy).
