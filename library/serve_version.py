@@ -145,7 +145,8 @@ path:
 versions:
   description:
     - The versions, the newest first. C(knobs) are those that differ to the next older version, C(other_lines) is the number of
-      lines that differ besides, C(now) tells whether the script holds this content, and C(problem) why the content cannot be had.
+      lines that differ besides, C(now) tells whether the script holds this content, C(first) whether nothing older is known (then all its knobs count
+      as new), and C(problem) why the content cannot be had.
   returned: with V(list)
   type: list
   elements: dict
@@ -157,6 +158,7 @@ versions:
       change_id: 20261129T164512-restore-1f2e3d
       size: 1234
       now: true
+      first: false
       knobs: {SGLANG_SM120_MMA_TARGET_CTAS: {before: null, after: "512"}}
       other_lines: 0
       problem: null

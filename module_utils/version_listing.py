@@ -22,7 +22,7 @@ def list_versions(path: str, store: Store, knob: Optional[str] = None) -> dict[s
 
     Each version has ``knobs`` (what differs to the next older one, masked), ``other_lines`` (how many lines differ besides), ``now``
     (whether the script holds that content) and ``problem`` (a sentence when the content is lost or damaged). The oldest
-    one has all its knobs as new ones, since nothing older is known. With ``knob`` only versions remain in which it changed, and
+    one (``first``) has all its knobs as new ones, since nothing older is known. With ``knob`` only versions remain in which it changed, and
     backups that have it.
     """
     if not os.path.isabs(path):
@@ -36,7 +36,8 @@ def list_versions(path: str, store: Store, knob: Optional[str] = None) -> dict[s
     listed = []
     for number, version in enumerate(versions):
         values, others = _to_next_older(contents, number)
-        listed.append(_row(version, contents[number], present, values, others))
+        row = _row(version, contents[number], present, values, others)
+        listed.append({**row, "first": number + 1 == len(versions)})
     newest = next((content for content, _ in contents if content is not None), None)
     answer: dict[str, Any] = {
         "path": path,

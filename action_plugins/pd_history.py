@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Checks which histories are wanted, and prints them at once; a list in the result would bury them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible.utils.vars import load_extra_vars
+from ansible_collections.pdops.sglang.plugins.module_utils.asked import PARAMETERS, check_extra_names, read_asked
+from ansible_collections.pdops.sglang.plugins.module_utils.deployment import Instance, instance_from_dict
+from ansible_collections.pdops.sglang.plugins.module_utils.history_text import history_lines
+from ansible_collections.pdops.sglang.plugins.module_utils.knobs import check_name
+from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
+
+display = Display()
+
+_TAKEN = ("knob", "instance", "role")
+
+
+class ActionModule(ActionBase):
+    _supports_check_mode = True
+    _supports_diff = True
+    _requires_connection = False
+    TRANSFERS_FILES = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result = super().run(tmp, task_vars)
+        _validation, given = self.validate_argument_spec(
+            argument_spec={
+                "deployment": {"type": "str", "required": True},
+                "instances": {"type": "list", "elements": "dict", "required": True},
+                "instance": {"type": "raw"},
+                "role": {"type": "str"},
+                "knob": {"type": "str"},
+                "results": {"type": "list", "elements": "dict"},
+            }
+        )
+        knob = given["knob"] or None
+        try:
+            wanted = _wanted(given, load_extra_vars(self._loader), knob)
+        except PdopsError as error:
+            return {**result, "failed": True, "msg": str(error)}
+        result.update(changed=False, wanted=[item.as_dict() for item in wanted])
+        if given["results"] is None:
+            return result
+        lines: list[str] = []
+        trouble: dict[str, list[str]] = {}  # names by sentence
+        for item, listing in zip(wanted, given["results"]):
+            if "versions" in listing:
+                lines += history_lines(item.name, item.role, listing, knob)
+            else:
+                trouble.setdefault(str(listing.get("msg") or "its machine did not answer"), []).append(item.name)
+        if lines:
+            lines.append("take one with -e from=: a version by sha256 or label, a backup by label or file name, as in")
+            lines.append("  ansible-playbook restore_knob.yml -e knob=NAME -e from=SHA256")
+        for line in lines:
+            display.display(f"  [{given['deployment']}] {line}", color="cyan")
+        if trouble:
+            told = "; ".join(f"{', '.join(names)}: {said.rstrip('.')}" for said, names in trouble.items())
+            result.update(failed=True, msg=f"{told}.")
+        return {**result, "lines": lines}
+
+
+def _wanted(given: dict[str, Any], extra: dict[str, Any], knob: str | None) -> list[Instance]:
+    """The instances that were asked for; what an operator may have typed wrong is refused before a machine is asked."""
+    check_extra_names(extra)
+    for name in extra:
+        if name in PARAMETERS and name not in _TAKEN:
+            raise PdopsError(f"history takes no {name}=; it takes knob=, instance= and role=.")
+    if knob is not None:
+        if "=" in knob:
+            raise PdopsError(f"knob= takes a name alone; type -e knob={knob.partition('=')[0]}.")
+        check_name(knob)
+    instances = [instance_from_dict(item) for item in given["instances"]]
+    asked = read_asked("verify", {"instance": given["instance"], "role": given["role"]}, instances)
+    return [item for item in instances if asked.wants(item)]
