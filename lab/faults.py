@@ -21,12 +21,13 @@ FAULTS = {
     "finish_reason_error": "completions are answered 200 with finish_reason error and no content",
     "empty_content": "completions are answered 200 without content",
     "transfer_fail": "KV transfers fail, and the failure counter steps",
+    "transfer_fail_times": "N; as transfer_fail, but only the next N transfers",
     "never_register": "the prefill's ranks never register with its bootstrap server",
     "page_size": "N; the engine has another page size",
     "metrics_off": "/metrics is not there",
     "wedge_after": "N; the proxy stops answering after N requests (--role proxy)",
 }
-_NEED_VALUE = ("refuse_start_with", "slow_load", "page_size", "wedge_after")
+_NEED_VALUE = ("refuse_start_with", "slow_load", "page_size", "transfer_fail_times", "wedge_after")
 _LONGEST_S = 600
 
 

@@ -68,6 +68,7 @@ class Engine:
         self.steps = 0
         self._work = asyncio.Event()
         self._stopped_child = False
+        self._failed_transfers = 0  # of the fault transfer_fail_times
 
     @property
     def role(self) -> str:
@@ -75,6 +76,16 @@ class Engine:
 
     def page_size(self) -> int:
         return int(self.faults.get("page_size") or self.options.number("page_size"))
+
+    def transfer_fails(self) -> bool:
+        """Whether a fault wants the transfer to fail that happens now; each call is one transfer."""
+        times = int(self.faults.get("transfer_fail_times") or 0)
+        if not times:
+            self._failed_transfers = 0
+        elif self._failed_transfers < times:
+            self._failed_transfers += 1
+            return True
+        return bool(self.faults.get("transfer_fail"))
 
     # --- the batch
 

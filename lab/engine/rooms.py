@@ -75,7 +75,7 @@ class Bootstrap:
             "kv_cache_dtype": engine.options.args["kv_cache_dtype"],
             "follow_bootstrap_room": True,
             "enable_dsa_cache_layer_split": False,
-            "decode_allocation_policy": "early",
+            "decode_allocation_policy": engine.options.args["disaggregation_decode_allocation_policy"],
             "enable_kv_cache_sharding": False,
             "prefill_http_port": engine.options.number("port"),
             "target_tp_rank": None,
@@ -126,7 +126,7 @@ class Bootstrap:
         metrics.observe("queue_time_seconds", time.monotonic() - begin)
         try:
             await self._compute(tokens)
-            await self._transfer(tokens, failing or bool(engine.faults.get("transfer_fail")))
+            await self._transfer(tokens, failing or engine.transfer_fails())
         except BaseException:
             self._end(room, 500)
             raise
@@ -287,7 +287,7 @@ class Prefills:
             lost.cancel()
 
     async def _ask(self, address: str, known: Known, number: int) -> None:
-        fail = "1" if self._engine.faults.get("transfer_fail") else "0"
+        fail = "1" if self._engine.transfer_fails() else "0"
         url = f"http://{address}/_sim/room/{number}?instance={known.instance}&fail={fail}"
         try:
             async with self._client().put(url, timeout=aiohttp.ClientTimeout(total=None)) as answer:

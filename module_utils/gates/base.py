@@ -14,7 +14,7 @@ from ..services.base import ServiceManager
 PASSED, FAILED, PENDING, UNSEEN = "passed", "failed", "pending", "not-observable"
 
 #: In the order in which they prove something (reference/sglang-pd.md C.7).
-GATES = ("unit", "port", "health", "rendezvous", "effective", "router", "completion", "transfer")
+GATES = ("unit", "port", "bootstrap", "health", "rendezvous", "effective", "router", "completion", "transfer")
 
 
 @dataclass(frozen=True)

@@ -34,17 +34,19 @@ def check(target: Target, look: Look) -> Verdict:
         return failed(refused)
     done: List[Dict[str, Any]] = look.memory.setdefault("completions", [])
     words, why_not = _next_words(target, sizes, done)
-    if words is not None:
-        if not done and "transfer" in look.gates:
-            transfer.remember(target, look)
-        verdict = _ask(target, look, model, words)
-        if verdict.result != PASSED:
-            look.memory["completions"] = []
-            return transfer.explain(target, look, verdict) if "transfer" in look.gates else verdict
-        done.append({**verdict.evidence, "words": words})
-        more, why_not = _next_words(target, sizes, done)
-        if more is not None:
-            return pending(f"{verdict.said}; a longer prompt is next", **verdict.evidence)
+    if words is None:
+        # All that was to be asked was answered, and a breaker was half-open after it.
+        words = first_words(sizes)
+    elif not done and "transfer" in look.gates:
+        transfer.remember(target, look)
+    verdict = _ask(target, look, model, words)
+    if verdict.result != PASSED:
+        look.memory["completions"] = []
+        return transfer.explain(target, look, verdict) if "transfer" in look.gates else verdict
+    done.append({**verdict.evidence, "words": words})
+    more, why_not = _next_words(target, sizes, done)
+    if more is not None:
+        return pending(f"{verdict.said}; a longer prompt is next", **verdict.evidence)
     return _close_breakers(target, look, _both(sizes, done, why_not))
 
 

@@ -102,6 +102,8 @@ def check_gates(target: Target, gates: Sequence[str], required: Sequence[str]) -
             raise PdopsError(f"there is no gate {gate!r}; there are {', '.join(GATES)}")
     if len(set(gates)) != len(gates):
         raise PdopsError(f"{target.name}: a gate is named twice in {', '.join(gates)}")
+    if "bootstrap" in gates and (target.role != "prefill" or target.bootstrap_port is None):
+        raise PdopsError(f"{target.name}: gate bootstrap is for a prefill and needs its bootstrap_port")
     if "rendezvous" in gates and target.role == "prefill" and target.bootstrap_port is None:
         raise PdopsError(f"{target.name}: gate rendezvous needs bootstrap_port")
     if "rendezvous" in gates and target.role == "router":
@@ -129,6 +131,7 @@ def _checks() -> Dict[str, Callable[[Target, Look], Verdict]]:
     return {
         "unit": unit.check,
         "port": unit.check_port,
+        "bootstrap": rendezvous.check_bootstrap,
         "health": http_gates.check_health,
         "rendezvous": rendezvous.check,
         "effective": effective.check,

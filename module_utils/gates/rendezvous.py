@@ -125,11 +125,27 @@ def check(target: Target, look: Look) -> Verdict:
     return _check_prefill(target, look) if target.role == "prefill" else _check_decode(target, look)
 
 
+def _bootstrap_url(url: str, port: int, path: str) -> str:
+    host = parse_url(url).host
+    return (f"http://[{host}]" if ":" in host else f"http://{host}") + f":{port}{path}"
+
+
+def check_bootstrap(target: Target, look: Look) -> Verdict:
+    """Gate bootstrap: the server answers. It starts with the tokenizer manager, before the model is loaded (engine.py of 0.5.23)."""
+    port = target.bootstrap_port or 0
+    reply = request(_bootstrap_url(target.url, port, "/health"), timeout_s=look.request_s(INFO_S))
+    if isinstance(reply, Failure):
+        return from_failure(reply)
+    if reply.status == 404:
+        return failed(f"/health 404: port {port} is not a bootstrap server", status=reply.status)
+    if reply.status != 200:
+        return pending(f"/health of the bootstrap server {reply.status} ({reply.text(80)})", status=reply.status)
+    return passed(f"the bootstrap server answers at port {port}, the model may still be loading", status=200)
+
+
 def ask_route(url: str, port: int, look: Look) -> Tuple[Optional[Dict[str, Any]], Optional[Verdict]]:
     """The fields that the bootstrap server of a prefill tells, or what is said of an answer that has none."""
-    host = parse_url(url).host
-    base = f"http://[{host}]" if ":" in host else f"http://{host}"
-    reply = request(f"{base}:{port}{ROUTE}", timeout_s=look.request_s(5.0))
+    reply = request(_bootstrap_url(url, port, ROUTE), timeout_s=look.request_s(5.0))
     if isinstance(reply, Failure):
         return None, from_failure(reply)
     if reply.status != 200:

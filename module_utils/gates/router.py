@@ -17,8 +17,8 @@ from .metrics import fetch, samples
 BREAKERS = {0: "closed", 1: "open", 2: "half-open"}  # smg_worker_cb_state (reference/sglang-pd.md D)
 #: Defaults of sglang-router 0.3.2, in seconds.
 STARTUP_TIMEOUT_S, BREAKER_TIMEOUT_S = 1800.0, 60.0
-#: A worker that was registered just now is listed half a second later (POST /workers is answered 202).
-LISTED_S = 5.0
+#: A worker that was registered just now is listed within a second (POST /workers is answered 202).
+LISTED_S = 2.0
 REGISTER = "ansible-playbook register_worker.yml"
 
 

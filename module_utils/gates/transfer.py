@@ -46,6 +46,7 @@ def _count(peer: Peer, look: Look) -> Dict[str, Any]:
 def remember(target: Target, look: Look) -> None:
     """Keep the counters as they are before the requests."""
     look.memory["transfer_before"] = {peer.name: _count(peer, look) for peer in target.engines("prefill", "decode")}
+    look.memory.setdefault("transfer_first", look.memory["transfer_before"])
     look.memory.pop("transfer_since", None)
 
 
@@ -64,8 +65,8 @@ def _failures(peers: List[Peer], before: Dict[str, Any], after: Dict[str, Any]) 
 
 
 def explain(target: Target, look: Look, verdict: Verdict) -> Verdict:
-    """A completion that was not answered well, with what the counters say about it."""
-    before = look.memory.get("transfer_before") or {}
+    """A completion that was not answered well, with what the counters say since the first try."""
+    before = look.memory.get("transfer_first") or {}
     seen = [peer for peer in target.engines("prefill", "decode") if "why" not in before.get(peer.name, {"why": ""})]
     after = {peer.name: _count(peer, look) for peer in seen}
     told = _failures([peer for peer in seen if "why" not in after[peer.name]], before, after)

@@ -14,11 +14,12 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils.endpoint import post_json
-from ansible_collections.pdops.sglang.plugins.module_utils.gates.base import Look, Target, Watched
+from ansible_collections.pdops.sglang.plugins.module_utils.gates.base import Look, Peer, Target, Watched
 from ansible_collections.pdops.sglang.plugins.module_utils.gates.ladder import LadderState, run_ladder
 from ansible_collections.pdops.sglang.plugins.module_utils.gates.router import breakers
 from ansible_collections.pdops.sglang.plugins.module_utils.gates.router import check as check_router
@@ -29,9 +30,8 @@ from ansible_collections.pdops.sglang.plugins.module_utils.services.instance imp
 from .conftest import KNOB, Lab
 
 pytestmark = pytest.mark.lab
-ENGINE = ["unit", "port", "health", "effective"]
-PREFILL = ["unit", "port", "health", "rendezvous", "effective"]
-ROUTER = ["unit", "port", "health", "router", "completion"]
+ENGINE = ["unit", "port", "health", "rendezvous", "effective"]
+ROUTER = ["unit", "port", "health", "router", "completion", "transfer"]
 
 
 class Gated:
@@ -42,6 +42,7 @@ class Gated:
         told = lab.told
         self.manager = manager_for("supervisor", told["supervisor_config"])
         workers = tuple(told["instances"][name]["url"] for name in ("lab-prefill", "lab-decode"))
+        peers = [Peer(name, one["role"], one["url"], one["bootstrap_port"]) for name, one in told["instances"].items()]
         self.targets = {
             name: Target(
                 name=name,
@@ -54,6 +55,7 @@ class Gated:
                 metrics_url=one.get("metrics_url"),
                 serve_script=one["serve_script"],
                 workers=workers if one["role"] == "router" else (),
+                peers=tuple(peer for peer in peers if peer.name != name),
                 request_timeout_s=4.0,
             )
             for name, one in told["instances"].items()
@@ -75,10 +77,14 @@ class Gated:
     def well(self) -> None:
         """No faults, and everything serves. Otherwise both engines restart: one alone may leave the pair unusable."""
         self.lab.lab("fault", "--clear")
-        order = (("lab-prefill", PREFILL[:4]), ("lab-decode", ENGINE[:3]), ("lab-router", ROUTER))
+        order = (
+            ("lab-prefill", ["health", "rendezvous"]),
+            ("lab-decode", ["health"]),
+            ("lab-router", ["router", "completion"]),
+        )
         for name, _gates in order:
             self.bring(name, "started")
-        if all(self.climb(name, gates, 5.0).outcome == "passed" for name, gates in order):
+        if all(self.climb(name, gates, 5.0, longest_prompt_tokens=64).outcome == "passed" for name, gates in order):
             return
         for name, _gates in reversed(order):
             self.bring(name, "stopped")
@@ -105,14 +111,18 @@ def found(state: LadderState) -> list[tuple[str, str]]:
 
 
 def test_a_lab_in_order_passes_everything(gated: Gated) -> None:
-    for name, gates in (("lab-prefill", PREFILL), ("lab-decode", ENGINE), ("lab-router", ROUTER)):
+    for name, gates in (("lab-prefill", ENGINE), ("lab-decode", ENGINE), ("lab-router", ROUTER)):
         begin = time.monotonic()
         state = gated.climb(name, gates)
         assert found(state) == [(gate, "passed") for gate in gates], state.results
-        assert time.monotonic() - begin < 5
+        assert time.monotonic() - begin < 8
     by_name = {result.gate: result for result in state.results}
     assert by_name["router"].said == "ready with 2 workers, breakers closed"
-    assert by_name["completion"].evidence["completion_tokens"] >= 1
+    short, long = by_name["completion"].evidence["requests"]
+    assert short["completion_tokens"] >= 1
+    assert long["prompt_tokens"] > by_name["completion"].evidence["chunked_prefill_size"] == 8192
+    assert by_name["transfer"].evidence["moved"]["prefill"]["kv_transfer_total_mb_count"] == 2
+    assert json.dumps([result.as_dict() for result in state.results])
 
 
 def test_the_knob_of_the_story_is_not_in_effect_and_by_what_that_is_known(gated: Gated) -> None:
@@ -157,7 +167,7 @@ def test_an_orphan_on_the_port(faults: Gated) -> None:
 def test_ranks_that_never_register(faults: Gated) -> None:
     faults.fault("never_register", "--role", "prefill")
     faults.bring("lab-prefill", "restarted")
-    state = faults.climb("lab-prefill", PREFILL, timeout_s=3)
+    state = faults.climb("lab-prefill", ENGINE, timeout_s=3)
     assert found(state)[-1] == ("rendezvous", "pending")
     assert "/route 503" in state.results[-1].said
     assert dict(found(state))["health"] == "passed"
@@ -262,3 +272,95 @@ def test_a_worker_that_the_router_does_not_know(gated: Gated) -> None:
     assert verdict.result == "pending"
     assert "http://127.0.0.1:1 is not registered" in verdict.said
     assert json.dumps(verdict.evidence)
+
+
+def test_page_sizes_that_differ_are_named_before_a_request_kills_decode(faults: Gated) -> None:
+    faults.fault("page_size", "64")
+    time.sleep(0.3)
+    decode = faults.lab.pid("lab-decode")
+    for name in ("lab-prefill", "lab-decode"):
+        state = faults.climb(name, ENGINE)
+        assert found(state)[-1] == ("rendezvous", "failed")
+        assert "page_size is 1 on lab-prefill and 64 on lab-decode" in state.results[-1].said
+    assert state.results[-1].evidence["compared"]["lab-prefill"]["page_size"] == {
+        "prefill": 1,
+        "decode": 64,
+        "result": "differs",
+    }
+    assert faults.lab.pid("lab-decode") == decode
+
+
+def test_transfers_that_fail_and_metrics_that_are_off(faults: Gated) -> None:
+    """The router asks again, so that the client sees nothing of a transfer that failed once."""
+    faults.fault("transfer_fail_times=1", "--role", "prefill")
+    time.sleep(0.3)
+    state = faults.climb("lab-router", ROUTER)
+    assert found(state)[-2:] == [("completion", "passed"), ("transfer", "failed")], state.results
+    assert "num_transfer_failed_reqs_total of lab-prefill stepped by 1" in state.results[-1].said
+    assert "num_transfer_failed_reqs_total of lab-decode stepped by 1" in state.results[-1].said
+
+    faults.lab.lab("fault", "--clear")
+    faults.fault("metrics_off", "--role", "prefill")
+    time.sleep(0.3)
+    state = faults.climb("lab-router", ROUTER)
+    assert (state.outcome, found(state)[-1]) == ("passed", ("transfer", "not-observable"))
+    target = faults.targets["lab-router"]
+    state = run_ladder(target, ROUTER, None, 12.0, remaining_s=12.0, manager=faults.manager, required=["transfer"])
+    assert state.outcome == "failed"
+    assert "lab-prefill has no /metrics: put --enable-metrics" in state.results[-1].said
+
+    faults.lab.lab("fault", "--clear")
+    faults.fault("transfer_fail")
+    time.sleep(0.3)
+    state = faults.climb("lab-router", ROUTER, timeout_s=2.5)
+    assert found(state)[-1] == ("completion", "pending"), state.results
+    assert "num_transfer_failed_reqs_total of lab-decode stepped by" in state.results[-1].said
+
+
+def test_api_keys_that_are_missing_or_wrong_and_a_worker_that_the_router_has_given_up(gated: Gated) -> None:
+    """One test, since both need other scripts and a restart of everything; the last one, since it leaves them like that."""
+    key, router, decode = "the-right-one", gated.targets["lab-router"], gated.targets["lab-decode"]
+    scripts = [Path(target.serve_script or "") for target in gated.targets.values()]
+    for script in scripts:
+        text = script.read_text().replace("--host 127.0.0.1", f"--api-key {key} --host 127.0.0.1")
+        script.write_text(text.replace("--policy", "--worker-startup-timeout-secs 2 --policy"))
+    right = {
+        name: {"api_key": key, "peers": tuple(replace(peer, api_key=key) for peer in target.peers)}
+        for name, target in gated.targets.items()
+    }
+    for name in ("lab-router", "lab-decode", "lab-prefill"):
+        gated.bring(name, "stopped")
+    for name in ("lab-prefill", "lab-router"):
+        gated.bring(name, "started")
+    state = gated.climb("lab-router", ROUTER, timeout_s=1.0, **right["lab-router"])
+    assert found(state)[-1] == ("router", "pending")
+    assert f"decode lab-decode ({decode.url}) is not registered (nothing listens" in state.results[-1].said
+    time.sleep(2.0)
+    gated.bring("lab-decode", "started")
+    state = gated.climb("lab-router", ROUTER, timeout_s=30, **right["lab-router"])
+    assert found(state)[-1] == ("router", "failed")
+    assert state.results[-1].seconds < 5
+    said = state.results[-1].said
+    assert "forgets a worker that is not up within --worker-startup-timeout-secs (2 s, serve script)" in said
+    assert "register it with ansible-playbook register_worker.yml -l lab-decode" in said
+    assert state.results[-1].evidence["missing"] == [decode.url]
+
+    for wrong, words in ((None, "it wants an API key; set pd_api_key_file"), ("x", "is not the one that it wants")):
+        for name, gates in (
+            ("lab-prefill", ["health", "rendezvous"]),
+            ("lab-decode", ["health", "rendezvous"]),
+            ("lab-decode", ["effective"]),
+            ("lab-router", ["router"]),
+        ):
+            state = gated.climb(name, gates, api_key=wrong)
+            assert found(state)[-1] == (gates[-1], "failed"), state.results
+            assert "401: " in state.results[-1].said
+            assert words in state.results[-1].said
+            assert state.results[-1].seconds < 3
+
+    worker = {"url": decode.url, "worker_type": "decode", "api_key": key}
+    assert getattr(post_json(f"{router.url}/workers", worker, 5.0, key), "status", None) == 202
+    for name, gates in (("lab-prefill", ENGINE), ("lab-decode", ENGINE), ("lab-router", ROUTER)):
+        state = gated.climb(name, gates, **right[name])
+        assert state.outcome == "passed", (state.results, state.log_tail)
+        assert key not in json.dumps([state.as_dict(), state.log_tail])
