@@ -29,6 +29,7 @@ class ActionModule(ActionBase):
         if args.get("verb") == "begin":
             # The worker's parent is ansible-playbook itself: the process whose death ends the leading.
             args["leader"] = this_process(_user(), os.getppid())
+        began = time.time()
         result.update(self._execute_module(module_args=args, task_vars=task_vars))
         if (
             args.get("verb") == "rollback"
@@ -37,7 +38,7 @@ class ActionModule(ActionBase):
             and not result.get("failed")
         ):
             result.update(self._watch(args, result, task_vars))
-        return result
+        return {**result, "kind": str(args.get("verb", "")), "began": began, "ended": time.time()}
 
     def _watch(self, args: dict[str, Any], first: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
         """Poll until the guard is done; a dropped connection is waited out. Returns failed when the rollback did not hold."""

@@ -46,9 +46,10 @@ class ActionModule(ActionBase):
             # The module says what is wrong with it.
             result.update(self._execute_module(module_args=arguments, task_vars=task_vars))
             return result
-        progress = _Progress(str(arguments.get("name") or (task_vars or {}).get("inventory_hostname", "")), timeout_s)
-        result.update(self._climb(arguments, task_vars, progress))
-        return result
+        name = str(arguments.get("name") or (task_vars or {}).get("inventory_hostname", ""))
+        began = time.time()
+        result.update(self._climb(arguments, task_vars, _Progress(name, timeout_s)))
+        return {**result, "kind": "gates", "instance": name, "began": began, "ended": time.time()}
 
     def _climb(
         self, arguments: dict[str, Any], task_vars: dict[str, Any] | None, progress: _Progress

@@ -125,6 +125,18 @@ applied:
   description: One entry per script that was changed, with the sha256 before and after.
   returned: with V(apply)
   type: list
+kind:
+  description: O(verb).
+  returned: through the action plugin
+  type: str
+began:
+  description: When the task began, in seconds since the epoch on the controller.
+  returned: through the action plugin
+  type: float
+ended:
+  description: When the task ended, in seconds since the epoch on the controller.
+  returned: through the action plugin
+  type: float
 said:
   description: What became of the old state, in one sentence.
   returned: with V(rollback)

@@ -59,6 +59,8 @@ options:
       - V(unit) - the unit runs, its main process is stable and new (O(not_process), O(started_after)), and
         no other process holds its port.
       - V(port) - the port is open, and it is the unit that holds it.
+      - V(bootstrap) - the bootstrap server of a prefill answers. It does so minutes before the model is loaded, and proves
+        only that decode may be started; see V(rendezvous).
       - V(health) - C(/health) answers 200.
       - V(rendezvous) - all ranks of a prefill are registered with its bootstrap server, and what prefill and decode must
         share (page size, KV cache type and layout, allocation policy, transfer backend, parallel sizes) is equal. Decode
@@ -74,7 +76,7 @@ options:
         did. Needs V(completion) before it, and engines with C(--enable-metrics).
     type: list
     elements: str
-    choices: [unit, port, health, rendezvous, effective, router, completion, transfer]
+    choices: [unit, port, bootstrap, health, rendezvous, effective, router, completion, transfer]
     default: [unit, port, health]
   required:
     description:
@@ -84,7 +86,7 @@ options:
         prefill may be out of reach.
     type: list
     elements: str
-    choices: [unit, port, health, rendezvous, effective, router, completion, transfer]
+    choices: [unit, port, bootstrap, health, rendezvous, effective, router, completion, transfer]
   expectations:
     description:
       - Knobs for gate V(effective), name to value (a string or an integer). A null value says that it must not be set.
@@ -253,6 +255,22 @@ main:
   description: The main process that was judged, C(pid) and C(started_ticks). It fits into O(watched).
   returned: always, except in check mode
   type: dict
+kind:
+  description: Always V(gates).
+  returned: through the action plugin
+  type: str
+instance:
+  description: O(name).
+  returned: through the action plugin
+  type: str
+began:
+  description: When the task began, in seconds since the epoch on the controller.
+  returned: through the action plugin
+  type: float
+ended:
+  description: When the task ended, in seconds since the epoch on the controller.
+  returned: through the action plugin
+  type: float
 seconds:
   description: Time for the whole ladder.
   returned: always, except in check mode

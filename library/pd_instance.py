@@ -47,6 +47,12 @@ options:
   url:
     description: Address of the instance. Its port must be free after a stop and before a start.
     type: str
+  metrics_url:
+    description: Address of a router's metrics, to count the requests that it works on when it is stopped.
+    type: str
+  api_key_file:
+    description: File on the machine, mode 0600, with the key that an engine wants before it tells its load.
+    type: path
   change_id:
     description:
       - Id of the open change that this belongs to. The step is written into its record before its effect, and renews its lease.
@@ -75,6 +81,9 @@ attributes:
   diff_mode:
     description: There is no file to compare.
     support: none
+  action:
+    description: Has an action plugin on the controller that says what is waited for while a stop drains.
+    support: full
 seealso:
   - module: pdops.sglang.pd_gate
 author:
@@ -155,6 +164,30 @@ leftovers:
   returned: always, except when there is no such unit
   type: list
   elements: int
+requests:
+  description: Requests that the instance had when the stop began, running or in a queue; none if that could not be seen.
+  returned: always, except when there is no such unit
+  type: int
+lost:
+  description: Requests that were lost because the instance was killed before they ended; none if that is not known.
+  returned: always, except when there is no such unit
+  type: int
+kind:
+  description: V(start), V(stop), V(restart) or V(look).
+  returned: through the action plugin
+  type: str
+instance:
+  description: O(instance), or O(unit).
+  returned: through the action plugin
+  type: str
+began:
+  description: When the task began, in seconds since the epoch on the controller.
+  returned: through the action plugin
+  type: float
+ended:
+  description: When the task ended, in seconds since the epoch on the controller.
+  returned: through the action plugin
+  type: float
 seconds:
   description: How long it took.
   returned: always, except when there is no such unit
@@ -173,6 +206,7 @@ log_tail:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.change.book import Book
+from ..module_utils.gates.request import optional_key
 from ..module_utils.pdops_error import PdopsError
 from ..module_utils.services import manager_for
 from ..module_utils.services.instance import Request, bring
@@ -188,6 +222,8 @@ def main() -> None:
             "state": {"type": "str", "choices": ["started", "stopped", "restarted", "status"], "default": "status"},
             "drain_s": {"type": "float", "default": 30},
             "url": {"type": "str"},
+            "metrics_url": {"type": "str"},
+            "api_key_file": {"type": "path", "no_log": False},
             "change_id": {"type": "str"},
             "instance": {"type": "str"},
             "budget_s": {"type": "float", "default": 120},
@@ -198,7 +234,16 @@ def main() -> None:
     )
     given = module.params
     try:
-        request = Request(given["unit"], given["state"], given["drain_s"], given["url"], tuple(given["ports"]))
+        request = Request(
+            given["unit"],
+            given["state"],
+            given["drain_s"],
+            given["url"],
+            tuple(given["ports"]),
+            metrics_url=given["metrics_url"],
+            # A key that cannot be read only hides how many requests a stop loses.
+            api_key=optional_key(given["api_key_file"]),
+        )
         request.check()
         manager = manager_for(given["manager"], given["supervisor_config"])
         if given["change_id"] and given["state"] != "status" and not module.check_mode:

@@ -110,6 +110,10 @@ lines:
   returned: when O(infos) is given
   type: list
   elements: str
+began:
+  description: When the planning began, in seconds since the epoch on the controller.
+  returned: when O(infos) is given
+  type: float
 would_change:
   description: Whether following the plan changes anything.
   returned: when O(infos) is given

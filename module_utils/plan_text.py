@@ -11,6 +11,15 @@ from .planning import Plan
 _SHOWN_LINES = 20
 
 
+def _outage(plan: Plan) -> str:
+    if plan.scope == "decode":
+        return (
+            "each is taken out of the router first, which answers 503 while no decode is left; when no request passes "
+            "afterwards, prefill, decode and router are restarted, once"
+        )
+    return f"requests fail from the stop of {plan.restart[-1]} until all gates pass"
+
+
 def plan_lines(plan: Plan, instances: list[Instance]) -> list[str]:
     """Few lines: what was found, what changes (with the differing lines), what restarts and why."""
     by_name = {item.name: item for item in instances}
@@ -35,9 +44,7 @@ def plan_lines(plan: Plan, instances: list[Instance]) -> list[str]:
         lines.append(f"stop {stop}, then start {' -> '.join(plan.restart)}")
         lines += [f"  {name}: {plan.why.get(name, '')}" for name in plan.restart]
         worst = sum(by_name[name].load_timeout_s for name in plan.restart)
-        lines.append(
-            f"  requests fail from the stop of {plan.restart[-1]} until all gates pass; at most {worst:.0f} s of loading are waited for"
-        )
+        lines.append(f"  {_outage(plan)}; at most {worst:.0f} s of loading are waited for")
     else:
         lines.append("restart nothing")
     lines += [f"note: {sentence}" for sentence in plan.warnings]

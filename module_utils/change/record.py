@@ -119,9 +119,9 @@ def lease_left_s(record: Record) -> float:
 
 
 def with_step(record: Record, step: str, instance: str, said: str, now_utc: str) -> Record:
-    """Note a step *before* its effect. Steps that stop or start an instance mark it as touched."""
+    """Note a step *before* its effect. Steps that stop or start an instance, or take a worker out of it, mark it as touched."""
     touched = list(record["touched"])
-    if step in ("stop", "start", "restart") and instance and instance not in touched:
+    if step in ("stop", "start", "restart", "take out") and instance and instance not in touched:
         touched.append(instance)
     note = {"at": now_utc, "step": step, "instance": instance, "said": said}
     return {**record, "steps": [*record["steps"], note], "touched": touched}

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..endpoint import parse_url
@@ -15,6 +15,7 @@ from ..listeners import Listener, listeners
 from ..pdops_error import PdopsError
 from ..processes import age_s, arguments, executable, read_process
 from .base import ServiceManager, Stopped, UnitStatus, take_down
+from .draining import Drain
 
 PORT_S = 5.0  # from the last process gone to its sockets gone
 
@@ -28,6 +29,8 @@ class Request:
     drain_s: float = 30.0
     url: Optional[str] = None
     ports: Tuple[int, ...] = ()
+    metrics_url: Optional[str] = None  # of a router, where its running requests are seen
+    api_key: Optional[str] = field(default=None, repr=False)
 
     def check(self) -> None:
         """PdopsError for a request that makes no sense, before anything is looked at."""
@@ -114,6 +117,8 @@ def bring(manager: ServiceManager, request: Request, check: bool = False) -> Dic
         "after": status_dict(before),
         "killed": False,
         "leftovers": [],
+        "requests": None,
+        "lost": None,
         "seconds": 0.0,
         "log_tail": [],
     }
@@ -135,7 +140,9 @@ def bring(manager: ServiceManager, request: Request, check: bool = False) -> Dic
         if start:
             _refuse_foreign(request, holders(request, members))
         if stop:
-            _note_stop(result, manager.stop(request.unit, request.drain_s))
+            with Drain(request.url, request.metrics_url, request.api_key) as drain:
+                stopped = manager.stop(request.unit, request.drain_s)
+            _note_stop(result, stopped, drain)
         elif strays:
             result["leftovers"] = list(take_down(strays, request.unit))
         if stop or strays:
@@ -143,7 +150,7 @@ def bring(manager: ServiceManager, request: Request, check: bool = False) -> Dic
         after = manager.start(request.unit) if start else manager.status(request.unit)
         result["after"] = status_dict(after)
     except PdopsError as error:
-        error.details.update({key: result[key] for key in ("before", "killed", "leftovers")})
+        error.details.update({key: result[key] for key in ("before", "killed", "leftovers", "requests", "lost")})
         error.details["log_tail"] = masked_lines(error.details.get("log_tail", []))
         error.details["seconds"] = round(time.monotonic() - begin, 2)
         try:
@@ -155,9 +162,12 @@ def bring(manager: ServiceManager, request: Request, check: bool = False) -> Dic
     return result
 
 
-def _note_stop(result: Dict[str, Any], stopped: Stopped) -> None:
+def _note_stop(result: Dict[str, Any], stopped: Stopped, drain: Drain) -> None:
     result["killed"] = stopped.killed
     result["leftovers"] = list(stopped.leftovers)
+    result["requests"] = drain.at_begin
+    # What drained in time lost nothing; of what was killed all that was left is lost.
+    result["lost"] = drain.at_end if stopped.killed else (0 if drain.at_begin is not None else None)
 
 
 def masked_lines(lines: Sequence[str]) -> List[str]:

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Prints what is waited for while an instance drains, and notes when the task began and ended."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+display = Display()
+
+FIRST_LINE_S, LONGEST_LINE_S = 3.0, 30.0
+
+
+class ActionModule(ActionBase):
+    _supports_check_mode = True
+    _requires_connection = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result = super().run(tmp, task_vars)
+        del tmp
+        arguments = dict(self._task.args)
+        name = str(arguments.get("instance") or arguments.get("unit") or "")
+        began = time.time()
+        done = threading.Event()
+        told = threading.Thread(target=_tell, args=(name, arguments, done), daemon=True)
+        if arguments.get("state", "status") != "status" and not self._task.check_mode:
+            told.start()
+        try:
+            result.update(self._execute_module(module_args=arguments, task_vars=task_vars))
+        finally:
+            done.set()
+        if result.get("lost"):
+            display.display(
+                f"  {name}  killed after {result['seconds']:.1f} s with {result['lost']} requests, which are lost",
+                color="yellow",
+            )
+        elif result.get("requests"):
+            display.display(f"  {name}  {result['requests']} requests ended before it stopped", color="green")
+        kind = {"started": "start", "stopped": "stop", "restarted": "restart"}.get(arguments.get("state", ""), "look")
+        return {**result, "kind": kind, "instance": name, "began": began, "ended": time.time()}
+
+
+def _tell(name: str, arguments: dict[str, Any], done: threading.Event) -> None:
+    """One line now and then, soon at first."""
+    begin = time.monotonic()
+    pause_s = FIRST_LINE_S
+    stopping = arguments.get("state") in ("stopped", "restarted")
+    what = f"to end its requests, at most {arguments.get('drain_s', 30)} s" if stopping else "to start"
+    while not done.wait(pause_s):
+        display.display(f"  {name}  {time.monotonic() - begin:.1f} s: waiting for it {what}", color="cyan")
+        pause_s = min(pause_s * 2, LONGEST_LINE_S)
