@@ -17,7 +17,7 @@ from ..pdops_error import PdopsError
 from ..script_views import masked_beside, masked_value
 from ..scripts.reading import read_script
 from ..services import manager_for
-from ..services.base import ServiceManager
+from ..services.base import ServiceManager, UnitStatus
 from ..store.atomic import read_regular
 from ..store.backups import MOST_BYTES
 from ..store.sources import sources_of
@@ -55,16 +55,21 @@ def status_of(instances: Sequence[Instance], state_dir: str, knob: Optional[str]
 
 
 def _report(instance: Instance, store: Store, wanted: Optional[str]) -> dict[str, Any]:
-    manager: ServiceManager = manager_for(instance.manager, instance.supervisor_config)
-    status = manager.status(instance.unit)
+    manager: Optional[ServiceManager] = None
+    status: Optional[UnitStatus] = None
+    try:
+        manager = manager_for(instance.manager, instance.supervisor_config)
+        status = manager.status(instance.unit)
+    except PdopsError as error:
+        trouble_of_unit = str(error)
     report: dict[str, Any] = {
         "role": instance.role,
         "unit": {
             "name": instance.unit,
-            "state": status.state,
-            "detail": status.detail,
-            "pid": status.pid,
-            "age_s": status.since_s,
+            "state": status.state if status else "unknown",
+            "detail": status.detail if status else trouble_of_unit,
+            "pid": status.pid if status else None,
+            "age_s": status.since_s if status else None,
         },
     }
     environment = unit_environment(instance)
@@ -76,7 +81,12 @@ def _report(instance: Instance, store: Store, wanted: Optional[str]) -> dict[str
         trouble = str(error)
     effect = Effect(script or b"", environment)
     names = effect.names() if wanted is None else [wanted]
-    seen = observe_knobs(manager, instance.unit, status, instance.url, names, instance.role) if names else {}
+    if manager is not None and status is not None and names:
+        seen = observe_knobs(manager, instance.unit, status, instance.url, names, instance.role)
+    else:
+        seen = {
+            name: {"state": "unknown", "value": None, "evidence": "the unit's state is not known"} for name in names
+        }
     hide = _Hider(script or b"", environment)
     report["script"] = {
         "path": instance.serve_script,

@@ -38,7 +38,9 @@ def _instance_lines(name: str, report: Mapping[str, Any], wanted: Optional[str])
     unit, script = report["unit"], report["script"]
     process = f"pid {unit['pid']} for {_age(unit['age_s'])}" if unit["pid"] else f"no process ({unit['detail']})"
     lines = [
-        f"{name} ({report['role']}): {unit['name']} is {unit['state']}, {process}",
+        f"{name} ({report['role']}): {unit['name']} is {unit['state']}, {process}"
+        if unit["state"] != "unknown"
+        else f"{name} ({report['role']}): the state of {unit['name']} is not known: {unit['detail']}",
         f"  {script['error'] or script['path'] + ', ' + _version_words(script)}",
     ]
     knobs = report["knobs"]
