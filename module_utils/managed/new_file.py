@@ -42,9 +42,10 @@ def create_file(path: str, content: bytes, mode: int) -> None:
     try:
         write_private(temporary, content)
         os.chmod(temporary, mode)
-        os.link(temporary, path)
-    except FileExistsError:
-        raise PdopsError(f"{path} was made by somebody else in this moment; look at it, then run again.") from None
+        # Not link(2), which cannot overwrite: a crash would leave two names, and files with two are not replaced.
+        if os.path.lexists(path):
+            raise PdopsError(f"{path} was made by somebody else in this moment; look at it, then run again.")
+        os.rename(temporary, path)
     except OSError as error:
         raise PdopsError(f"{path} could not be made: {why(error)}.") from None
     finally:

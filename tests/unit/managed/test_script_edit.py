@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -281,3 +282,32 @@ def test_a_folder_that_cannot_be_written_is_refused(put: Put, path: Path, store:
     finally:
         subprocess.run(["chattr", "-i", path.parent], check=True)
     assert not path.exists()
+
+
+@pytest.mark.parametrize("point", ["chmod", "rename", "unlink"])
+def test_a_kill_while_a_script_is_made_leaves_it_whole_or_absent(
+    put: Put, path: Path, store: Store, point: str
+) -> None:
+    child = os.fork()
+    if child == 0:
+        # SIGKILL right before this step, as the machine's power would end it.
+        real = getattr(os, point)
+
+        def killed(*given: Any, **more: Any) -> Any:
+            if path.name in str(given):
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*given, **more)
+
+        setattr(os, point, killed)
+        put({KNOB: "512"})
+        os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status)
+    assert path.exists() is (point == "unlink")
+    assert not path.exists() or path.read_bytes() == rendered("decode", {KNOB: "512"})
+    done = put({KNOB: "512"})
+    assert path.read_bytes() == rendered("decode", {KNOB: "512"}) and path.stat().st_mode & 0o7777 == 0o750
+    assert [item.label for item in store.versions(str(path))] == ["rendered"]
+    left = any("was left by a write that a crash cut short" in warning for warning in done.plan.warnings)
+    assert left is (point != "unlink")
+    assert put({KNOB: "640"}).plan.changed
