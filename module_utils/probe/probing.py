@@ -147,6 +147,11 @@ class _Prober:
                     self.skip(name, kind, size, streamed, f"not asked: {why}")
                     continue
                 answered = put(hop, asked, self.plan, self.budget)
+                if name == PROXY and kind != questions.CHAT and answered.fields["status"] in (404, 405):
+                    hop.close()
+                    why = f"{hop.who} does not pass {asked.path} on ({answered.fields['status']})"
+                    self.skip(name, kind, size, streamed, why)
+                    continue
                 self.answers.append(answered.fields)
                 said = answered.words if answered.ok else answered.fields["said"]
                 self.tell(f"{name}: {asked.label}: {said}", answered.ok)

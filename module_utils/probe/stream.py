@@ -86,8 +86,9 @@ class _Phases(Clock):
         return left
 
     @property
-    def all_over(self) -> bool:
-        return time.monotonic() >= self.deadline
+    def total_first(self) -> bool:
+        """Whether the total time ended before that of the phase."""
+        return self.deadline < self._until
 
 
 class _Socket(TimedSocket):
@@ -189,7 +190,7 @@ class Connection:
         spent = clock.spent()
         if isinstance(late, Cancelled):
             return Failure("cancelled", "was given up", spent)
-        if clock.all_over and clock.limit_s < deadlines.total_s and found.first_byte_s is not None:
+        if clock.total_first and found.first_byte_s is not None:
             return Failure("timeout", f"did not end within {deadlines.total_s:g} s", spent)
         limit = min(clock.limit_s, deadlines.total_s)
         if found.connected_s is None:

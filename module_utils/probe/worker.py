@@ -27,7 +27,7 @@ _PREFIX = "pdops-probe-"
 _NAME = re.compile(re.escape(_PREFIX) + r"[A-Za-z0-9_]+\Z")
 _LINES, _RESULT, _PID, _LOOKED, _TAKEN = "lines", "result.json", "pid", "looked", "taken"
 _ALONE_S = 60.0
-_TAKEN_S = 10.0  # the answer with the result may be lost with a connection
+_TAKEN_S = 5.0  # the answer with the result may be lost with a connection
 _MARGIN_S = 30.0
 _TICK_S = 0.1
 

@@ -180,6 +180,15 @@ def test_the_budget_ends_the_probe(places, plan):
     assert found["seconds"] < 3 and found["verdict"] == "failed"
 
 
+def test_a_proxy_that_passes_only_chat_on_is_not_ill(places, plan):
+    made = places(proxy=lambda call: well(call) if "chat" in call.path else call.reply({"detail": "Not Found"}, 404))
+    found = run(plan(**made["options"], hops=["proxy"], rounds=1), quiet)
+    assert found["verdict"] == "passed", found["said"]
+    unseen = [one for one in found["answers"] if one["verdict"] == "not-observable"]
+    assert [one["kind"] for one in unseen] == ["completions", "completions", "generate", "generate"]
+    assert unseen[-1]["said"] == f"the proxy {made['servers']['proxy'].url} does not pass /generate on (404)"
+
+
 def test_nobody_names_a_model(places, plan):
     made = places(router=lambda call: call.reply("", 401, text=True))
     with pytest.raises(PdopsError, match=r"/v1/models answered 401: an API key is missing or wrong \(api_key_file\)"):
