@@ -72,8 +72,12 @@ class _Look:
         self.instance = instance
         self.store = store
         self.asked = asked
-        self.content = read_regular(instance.serve_script, MOST_BYTES)
-        refuse_empty(instance.serve_script, self.content)
+        try:
+            self.content = read_regular(instance.serve_script, MOST_BYTES)
+            refuse_empty(instance.serve_script, self.content)
+        except PdopsError as error:
+            error.details["no_script"] = True
+            raise
         self.reading = read_script(self.content)
         self.now = _values(self.reading)
         former = sources_of(instance.serve_script, store)
@@ -304,7 +308,14 @@ def observe(instances: list[Instance], asked: Asked, state_dir: str) -> dict[str
         try:
             reports[instance.name] = _Look(instance, store, asked).report()
         except PdopsError as error:
-            reports[instance.name] = {"role": instance.role, "error": str(error), "edits": [], "stale": []}
+            no_script = error.details.get("no_script", False)
+            reports[instance.name] = {
+                "role": instance.role,
+                "error": str(error),
+                "no_script": no_script,
+                "edits": [],
+                "stale": [],
+            }
     specs = [instance.as_dict() for instance in instances]
     open_change = book.open_for(specs)
     return {

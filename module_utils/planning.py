@@ -394,6 +394,10 @@ def _restart(deployment: str, sight: Sight, asked: Asked) -> Plan:
 
 
 def _verify(deployment: str, sight: Sight, asked: Asked) -> Plan:
+    """Without its script nothing can be proved of an instance, however well its process serves: it would not start again."""
+    for item in sight.instances:
+        if sight.by_name[item.name].get("no_script"):
+            raise PdopsError(f"{item.name}: {sight.by_name[item.name]['error']}")
     names = [item.name for item in sight.instances]
     return Plan(
         deployment,

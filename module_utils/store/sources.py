@@ -61,7 +61,10 @@ def sources_of(path: str, store: Store) -> Sources:
             found.append(_from(backup))
         except PdopsError as error:
             skipped.append(str(error))
-    return Sources(tuple(found), tuple(dict.fromkeys((*skipped, *backups.skipped))))
+    # What an accident emptied tells nothing of any knob.
+    skipped += [f"{source.told} is empty, so it was passed over." for source in found if not source.content.strip()]
+    some = tuple(source for source in found if source.content.strip())
+    return Sources(some, tuple(dict.fromkeys((*skipped, *backups.skipped))))
 
 
 def from_version(version: Version, store: Store) -> Source:

@@ -95,9 +95,11 @@ def test_an_empty_script_is_told_and_nothing_is_done_with_it(lab: Lab) -> None:
     lab.script.write_bytes(b"")
     try:
         ran = lab.play("set_knob.yml", "-e", f"knob={KNOB}", "-e", "value=1")
+        proved = lab.play("verify.yml")
         shown = lab.play("history.yml", "-l", "lab-decode")
         assert lab.script.read_bytes() == b""
     finally:
         lab.script.write_bytes(content)
-    assert ran.rc == 2 and "is empty (0 bytes), so it starts no engine" in ran.words
+    for refused in (ran, proved):
+        assert refused.rc == 2 and "is empty (0 bytes), so it starts no engine" in refused.words
     assert shown.rc == 0 and "it is empty, so it starts nothing" in shown.words

@@ -23,6 +23,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.knob_edit import (
 )
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.store import atomic
+from ansible_collections.pdops.sglang.plugins.module_utils.store.sources import sources_of
 from ansible_collections.pdops.sglang.plugins.module_utils.store.store import Store
 
 CASES = Path(__file__).parent / "scripts" / "cases"
@@ -106,6 +107,21 @@ def test_a_version_is_restored_by_label_and_prefix(script: Path, store: Store) -
     sha = store.versions(str(script))[1].sha256
     run(script, store, knobs={KNOB: None}, state="restored", from_version=sha[:8])
     assert script.read_bytes() == first
+
+
+@pytest.mark.parametrize("content", [b"", b" \n\n"])
+def test_an_empty_script_is_refused_and_can_be_restored_as_a_whole(script: Path, store: Store, content: bytes) -> None:
+    script.write_bytes(content)
+    for state in ("present", "absent"):
+        with pytest.raises(PdopsError, match=r"is empty \(\d bytes\), so it starts no engine"):
+            run(script, store, knobs={KNOB: "512" if state == "present" else None}, state=state)
+    assert script.read_bytes() == content and not Path(store.state_dir).exists()
+    run(script, store, knobs={}, state="restored", from_backup="pretgt_revert_2025", expect_only=False)
+    assert f"export {KNOB}=512" in script.read_text()
+    # The emptiness is kept, as everything is, and is no source of anything.
+    assert store.content(store.versions(str(script))[1].sha256) == content
+    former = sources_of(str(script), store)
+    assert all(source.content.strip() for source in former.found) and "is empty" in former.skipped[0]
 
 
 def test_planning_writes_nothing(script: Path, store: Store) -> None:

@@ -201,6 +201,12 @@ def test_verify_reports_an_open_change_and_does_not_stumble_over_it() -> None:
     assert "lease runs 40 s more" in made.found[0]
 
 
+def test_verify_proves_nothing_of_an_instance_without_its_script_and_all_else_of_one_whose_manager_is_down() -> None:
+    with pytest.raises(PdopsError, match="decode: the script is empty"):
+        plan("verify", info(decode={"error": "the script is empty", "no_script": True}))
+    assert not plan("verify", info(decode={"error": "supervisord does not answer", "no_script": False})).changed
+
+
 def test_a_rollback_that_happened_without_a_controller_is_told() -> None:
     gone = {**OPEN, "state": "rolled-back", "ended": "T1", "reason": "nobody confirmed it"}
     assert (
