@@ -8,6 +8,7 @@ failed task here would turn a good change into one that is rolled back.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from pathlib import Path
@@ -63,14 +64,18 @@ class ActionModule(ActionBase):
 
 def render(view: dict[str, Any]) -> str:
     """The page as one text. Everything is escaped, and a name that the view lacks is an error."""
-    environment = jinja2.Environment(
+    return _environment().get_template("page.html.j2").render(view)
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
         loader=jinja2.FileSystemLoader(_templates()),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("page.html.j2").render(view)
 
 
 def _templates() -> Path:

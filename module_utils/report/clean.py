@@ -127,6 +127,58 @@ def moment(value: Any) -> Optional[float]:
     return (read if read.tzinfo else read.replace(tzinfo=timezone.utc)).timestamp()
 
 
+def without_secrets(given: Any) -> Any:
+    """The same data, in which a secret that stands under its name somewhere is masked in every other text, too.
+
+    A log line may hold the bare value of what another part exports. Values of less than six characters may be ordinary words.
+    """
+    values: set[str] = set()
+
+    def collect(item: Any) -> None:
+        if isinstance(item, Mapping):
+            for key, inner in item.items():
+                if is_secret(str(key)) and isinstance(inner, str):
+                    values.add(inner)
+                collect(inner)
+        elif isinstance(item, (list, tuple)):
+            for inner in item:
+                collect(inner)
+        elif isinstance(item, str):
+            values.update(_masked_in(item))
+
+    def replace(item: Any) -> Any:
+        if isinstance(item, Mapping):
+            return {key: replace(inner) for key, inner in item.items()}
+        if isinstance(item, (list, tuple)):
+            return [replace(inner) for inner in item]
+        if isinstance(item, str):
+            for value in known:
+                item = item.replace(value, MASK)
+        return item
+
+    collect(given)
+    known = sorted((value for value in values if len(value) >= 6 and value.strip("*")), key=len, reverse=True)
+    return replace(given) if known else given
+
+
+def _masked_in(raw: str) -> list[str]:
+    """What :func:`mask_text` takes out of a text."""
+    masked = mask_text(raw)
+    if masked == raw:
+        return []
+    found = []
+    at = 0
+    pieces = masked.split(MASK)
+    for number, piece in enumerate(pieces):
+        begin = raw.find(piece, at) if piece else (len(raw) if number == len(pieces) - 1 else at)
+        if begin < 0:
+            break
+        if number:
+            found.append(raw[at:begin])
+        at = begin + len(piece)
+    return found
+
+
 def mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 

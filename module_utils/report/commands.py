@@ -89,7 +89,10 @@ def next_commands(story: Story) -> list[dict[str, str]]:
         add("Try again, once the cause is gone", again(story))
     elif story.outcome in ("rollback-failed", "failed", "unknown"):
         add("See what stands and what does not, changing nothing", verify)
-        add("Bring all instances up in order, each with its gates", play(story, "restart"))
+        touched = any(event.kind in ("stop", "start", "apply") for event in story.events)
+        ill = any(gate.result == "failed" for event in story.events for gate in event.gates)
+        if touched or ill or story.outcome == "rollback-failed":
+            add("Bring all instances up in order, each with its gates", play(story, "restart"))
         if story.outcome == "failed":
             add("Try again, once the cause is gone", again(story))
     elif story.outcome == "refused":

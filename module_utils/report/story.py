@@ -52,6 +52,7 @@ class Event:
     versions: tuple[Mapping[str, Any], ...]
     answers: tuple[Mapping[str, Any], ...]
     conversation: Any
+    model: str
     log_tail: tuple[str, ...]
     steps: tuple[Step, ...]
 
@@ -104,7 +105,7 @@ def read_story(given: Any) -> Story:
     Missing and odd parts become empty ones; every text is masked and without control characters. Times
     that only events have give the story's own.
     """
-    raw = clean.mapping(given)
+    raw = clean.mapping(clean.without_secrets(given))
     plan = clean.mapping(clean.data(raw.get("plan")))
     # The two sides of a difference are longer than other texts, and are needed whole.
     edits = [_edit(item) for item in clean.sequence(clean.mapping(raw.get("plan")).get("edits"))]
@@ -179,6 +180,7 @@ def _event(raw: Mapping[str, Any]) -> Event:
         versions=tuple(_versions(raw.get("versions"))),
         answers=tuple(item for item in answers if isinstance(item, Mapping)),
         conversation=clean.data(raw.get("conversation")),
+        model=clean.text(raw.get("model"), 200),
         log_tail=tuple(clean.lines(raw.get("log_tail"))),
         steps=_steps(raw.get("steps")),
     )
@@ -213,5 +215,5 @@ def _members(given: Any, events: list[Event]) -> tuple[Member, ...]:
 def _is_simulation(events: list[Event]) -> bool:
     """The lab's engines name their model so; what they measure must never be taken for an engine's figures."""
     models = [clean.mapping(gate.evidence).get("model") for event in events for gate in event.gates]
-    models += [answer.get("model") for event in events for answer in event.answers]
+    models += [event.model for event in events]
     return any(isinstance(model, str) and model.endswith("-simulation") for model in models)

@@ -71,7 +71,8 @@ def _bars_of(story: Story, name: str, scale: _Scale) -> list[dict[str, Any]]:
     down_since: Optional[float] = None
     for event in story.events:
         if event.kind == "rollback":
-            bars += _rollback_bars(event, name, scale)
+            more, down_since = _rollback_bars(event, name, scale, down_since)
+            bars += more
             continue
         if event.instance != name or event.began is None:
             continue
@@ -86,6 +87,8 @@ def _bars_of(story: Story, name: str, scale: _Scale) -> list[dict[str, Any]]:
             bars.append(_bar(kind, _KIND_WORDS.get(event.kind, event.kind), event.said, event.began, ended, scale))
         if event.kind == "stop":
             down_since = ended
+    if down_since is not None:
+        bars.append(_bar("down", "down", "", down_since, scale.began + scale.span_s, scale))
     return bars
 
 
@@ -107,26 +110,30 @@ def _gate_bars(event: Event, ended: float, scale: _Scale) -> list[dict[str, Any]
     return bars
 
 
-def _rollback_bars(event: Event, name: str, scale: _Scale) -> list[dict[str, Any]]:
-    """The way back as the guard noted it, in whole seconds. A stop lasts until the guard's next step, a start until its own."""
+def _rollback_bars(
+    event: Event, name: str, scale: _Scale, down_since: Optional[float]
+) -> tuple[list[dict[str, Any]], Optional[float]]:
+    """The way back as the guard noted it, in whole seconds. A stop lasts until the guard's next step, a start until its own.
+
+    Also returns since when the instance is down at the end, None when it is not.
+    """
     steps = [step for step in event.steps if step.at >= (event.began or 0.0) - 1.0]
     last = event.ended if event.ended is not None else max([step.at for step in steps], default=0.0)
     bars: list[dict[str, Any]] = []
-    down_since: Optional[float] = None
     for at, step in enumerate(steps):
         if step.instance != name or step.step not in ("stop", "kill", "start", "restart"):
-            continue
-        following = steps[at + 1 :]
-        if step.step in ("stop", "kill"):
-            down_since = following[0].at if following else last
-            bars.append(_bar("stop", f"{step.step} (rollback)", step.said, step.at, down_since, scale))
             continue
         if down_since is not None:
             bars.append(_bar("down", "down", "", down_since, step.at, scale))
             down_since = None
-        ended = next((item.at for item in following if item.instance == name), last)
-        bars.append(_bar("start", "start (rollback)", step.said, step.at, max(step.at, ended), scale))
-    return bars
+        following = steps[at + 1 :]
+        if step.step in ("stop", "kill"):
+            down_since = following[0].at if following else last
+            bars.append(_bar("stop", f"{step.step} (rollback)", step.said, step.at, down_since, scale))
+        else:
+            ended = next((item.at for item in following if item.instance == name), last)
+            bars.append(_bar("start", "start (rollback)", step.said, step.at, max(step.at, ended), scale))
+    return bars, down_since
 
 
 def _bar(

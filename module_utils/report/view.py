@@ -108,28 +108,29 @@ def _facts(story: Story, took_s: Optional[float], outage_s: Optional[float], had
 
 
 def _failure(story: Story) -> Optional[dict[str, Any]]:
-    """What failed and why: where, a sentence, the evidence, the last log lines, and what other tasks said."""
+    """What failed and why: where, a sentence, the evidence, the last log lines, and what the rollback said.
+
+    ``sentence`` says whether the sentence is worth repeating (the headline has it otherwise), ``shown`` whether
+    there is anything beyond the headline.
+    """
     event = story.failure()
     back = next((item for item in story.events if item.kind == "rollback"), None)
-    if event is None and story.outcome in ("refused", "failed", "rollback-failed", "rolled-back") and story.said:
-        said, _, more = story.said.partition(_CUT)
-        return {"where": "", "said": said, "more": more, "evidence": [], "log": [], "back": _back(back)}
-    if event is None:
+    unlucky = story.outcome in ("refused", "failed", "rollback-failed", "rolled-back")
+    if event is None and not (unlucky and story.said):
         return None
-    gate = next((item for item in event.gates if item.result == "failed"), None)
-    if gate is not None:
-        where, said, evidence = f"{event.instance}, gate {gate.gate}", gate.said, _evidence(gate)
-    else:
-        where = f"{event.kind} {event.instance or event.machine}".strip()
-        said, evidence = event.said.partition(_CUT)[0] or event.result, []
-    return {
-        "where": where,
-        "said": said,
-        "more": "",
-        "evidence": evidence,
-        "log": list(event.log_tail),
-        "back": _back(back),
-    }
+    found: dict[str, Any] = {"where": "", "said": story.said.partition(_CUT)[0], "evidence": [], "log": []}
+    if event is not None:
+        gate = next((item for item in event.gates if item.result == "failed"), None)
+        if gate is not None:
+            found.update(where=f"{event.instance}, gate {gate.gate}", said=gate.said, evidence=_evidence(gate))
+        else:
+            where = f"{event.kind} {event.instance or event.machine}".strip()
+            found.update(where=where, said=event.said.partition(_CUT)[0] or event.result)
+        found["log"] = list(event.log_tail)
+    found["back"] = _back(back)
+    found["sentence"] = event is None
+    found["shown"] = bool(found["sentence"] or found["evidence"] or found["log"] or found["back"])
+    return found
 
 
 def _back(event: Optional[Event]) -> str:
@@ -203,6 +204,7 @@ def _versions(story: Story) -> list[dict[str, str]]:
         if isinstance(edit, Mapping)
     }
     written = [item for event in story.events for item in event.versions]
+    applied = any(event.kind == "apply" and event.result == "ok" for event in story.events)
     known = list(planned.values())
     for item in written or known:
         instance, path = clean.text(item.get("instance")), clean.text(item.get("path"))
@@ -214,7 +216,7 @@ def _versions(story: Story) -> list[dict[str, str]]:
             "before": clean.text(item.get("sha256_before") or item.get("before") or plan.get("sha256_before"), 80),
             "after": clean.text(item.get("sha256_after") or item.get("after") or plan.get("sha256_after"), 80),
             "label": clean.text(label, 200),
-            "now": _now(story, bool(written)),
+            "now": _now(story, bool(written) or applied),
             "back": commands.way_back(story, plan or item) or "",
         }
     return list(rows.values())

@@ -59,6 +59,10 @@ def utc(moment: Optional[float], form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
 def consequence(story: Story) -> str:
     """How things stand now, in one sentence below the outcome."""
     touched = any(item.kind in ("stop", "start", "apply", "drain") for item in story.events)
+    if story.outcome == "confirmed" and (story.verb == "verify" or not touched):
+        return "It is proved; nothing was changed."
+    if story.outcome == "confirmed" and not story.plan.get("edits"):
+        return "Each instance that was restarted has passed its gates."
     if story.outcome == "confirmed":
         return "The change is proved by its gates and is final; the old script is kept as a version."
     if story.outcome == "rolled-back":

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Commands that a person copies must mean what the page says: read back by a shell's rules, then by Ansible's."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+from ansible.parsing.splitter import parse_kv
+from ansible_collections.pdops.sglang.plugins.module_utils.report.commands import again, next_commands, play, way_back
+from ansible_collections.pdops.sglang.plugins.module_utils.report.story import read_story
+
+
+def told(verb="set", outcome="confirmed", **edit):
+    edits = [{"instance": "x-decode", "knob": "SGLANG_X", "before": "1", "after": "2", **edit}]
+    return read_story({"deployment": "x", "verb": verb, "outcome": outcome, "plan": {"edits": edits}})
+
+
+def read_back(command):
+    words = shlex.split(command)
+    assert words[0] == "ansible-playbook"
+    found = {}
+    for name, value in zip(words, words[1:]):
+        if name == "-e":
+            found.update(json.loads(value) if value.startswith("{") else parse_kv(value))
+    return words[1], found
+
+
+@pytest.mark.parametrize(
+    "value", ["512", "a b", 'say "x"', "it's", "back\\slash", "{a}", "a=b", "ä", "$HOME `id`", "x;rm -rf", "a'b\"c"]
+)
+def test_a_value_survives_the_shell_and_ansible(value):
+    playbook, found = read_back(again(told(after=value)))
+    assert playbook == "set_knob.yml"
+    assert found == {"knob": "SGLANG_X", "value": value, "instance": "x-decode"}
+
+
+def test_the_way_back_is_there_only_for_what_holds():
+    story = told()
+    assert (
+        way_back(story, story.plan["edits"][0])
+        == "ansible-playbook revert_knob.yml -l x -e knob=SGLANG_X -e instance=x-decode"
+    )
+    story = told(outcome="rolled-back")
+    assert way_back(story, story.plan["edits"][0]) is None
+
+
+def test_a_secret_and_an_unset_knob():
+    assert again(told(knob="HF_TOKEN", after="x")) is None
+    assert read_back(again(told(after=None)))[1]["state"] == "absent"
+
+
+def test_what_the_operator_typed_wins():
+    assert (
+        again(read_story({"verb": "restore", "command": "ansible-playbook restore_knob.yml -l x"}))
+        == "ansible-playbook restore_knob.yml -l x"
+    )
+    assert play(read_story({}), "verify") == "ansible-playbook verify.yml"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "playbooks"),
+    [
+        ("confirmed", ["verify.yml", "revert_knob.yml"]),
+        ("check", ["set_knob.yml"]),
+        ("rolled-back", ["verify.yml", "set_knob.yml"]),
+        ("rollback-failed", ["verify.yml", "restart.yml"]),
+        ("failed", ["verify.yml", "set_knob.yml"]),
+        ("refused", ["verify.yml"]),
+        ("nothing", ["verify.yml"]),
+    ],
+)
+def test_what_to_type_next(outcome, playbooks):
+    assert [read_back(item["command"])[0] for item in next_commands(told(outcome=outcome))] == playbooks
