@@ -15,6 +15,7 @@ from ..knobs import check_name, check_value
 from ..pdops_error import PdopsError
 from .analysis import Analysis, analyse, analyse_edited
 from .placing import new_exports, with_value, without
+from .shortcuts import proven
 from .state import COMPUTED, Place, Variable
 
 _MOST_REMOVALS = 50
@@ -49,6 +50,9 @@ def set_knob(data: bytes, name: str, value: str) -> bytes:
     origin = variable.origin if variable and variable.exported and variable.set is not False else None
     proposals = iter([with_value(before.text, origin, wanted)]) if origin else new_exports(before, name, wanted)
     for edit in proposals:
+        short = proven(before, edit, name, wanted)
+        if short is not None:
+            return short.encode("latin-1")
         after = analyse_edited(before, *edit)
         found = difference(before, after, name)
         if found is None and not _is_set(after.variables.get(name), wanted):
@@ -74,6 +78,9 @@ def unset_knob(data: bytes, name: str) -> bytes:
             break
         problem: Optional[EditRefused] = None
         for edit in without(analysis.text, place):
+            short = proven(before, edit, name, None) if analysis is before else None
+            if short is not None:
+                return short.encode("latin-1")
             after = analyse_edited(analysis, *edit)
             problem = difference(before, after, name)
             if problem is None:
