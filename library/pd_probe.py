@@ -245,12 +245,42 @@ answers:
       description: For a failed request, the engine's id of it where known, and which engines were told to abort it.
       type: dict
 conversation:
-  description:
-    - RV(conversation.rounds) holds the fields of RV(answers) for every round, with C(round) and C(series).
-    - RV(conversation.failed_round) is the round that failed, or null; RV(conversation.hop) the hop that is ill, RV(conversation.said)
-      one sentence, RV(conversation.tried) the same round by other hops, RV(conversation.verdict) passed, failed or not-observable.
+  description: What came of the conversation.
   returned: always, except in check mode; null with O(rounds=0)
   type: dict
+  contains:
+    rounds:
+      description: The fields of RV(answers) for every round, with C(round) and C(series).
+      type: list
+      elements: dict
+    failed_round:
+      description: The round that failed and ended the conversation, or null.
+      type: int
+    series:
+      description: The series in which it failed, kept or fresh.
+      type: str
+    hop:
+      description: The hop that is ill; if none is, that by which the conversation went.
+      type: str
+    hop_asked:
+      description: After a failure, the hop by which the conversation went.
+      type: str
+    said:
+      description: The finding in one sentence.
+      type: str
+    verdict:
+      description: One of passed, failed and not-observable (none was held, RV(conversation.said) says why).
+      type: str
+    tried:
+      description: After a failure, the same round by other hops and over a fresh connection, with the fields of RV(answers).
+      type: list
+      elements: dict
+    forgotten_rounds:
+      description: How many old rounds were left out because the context of the model would not hold them.
+      type: int
+    waited_s:
+      description: After a failure, for how many seconds the failed round was waited for.
+      type: float
 table:
   description: Lines of a table of all requests and series, for people.
   returned: always, except in check mode

@@ -40,8 +40,7 @@ class Plan:
     api_key: Optional[str] = field(default=None, repr=False)
 
     def hop(self, name: str) -> Hop:
-        if name == PAIR:
-            assert self.engines is not None
+        if name == PAIR and self.engines is not None:
             return PairHop(self.engines)
         return UrlHop(name, self.urls[name], self.api_key)
 
