@@ -44,7 +44,11 @@ def flag_seconds(serve_script: Optional[str], flag: str, default: float) -> Tupl
         except OSError:
             text = ""
     found = re.findall(rf"(?<!\S){re.escape(flag)}(?:=|\s+(?:\\\n\s*)?)[\"']?(\d+(?:\.\d+)?)", text)
-    return (float(found[-1]), "serve script") if found else (default, "default")
+    if found:
+        return float(found[-1]), "serve script"
+    return default, "default, and the serve script computes another" if re.search(
+        rf"(?<!\S){flag}\b", text
+    ) else "default"
 
 
 def check(target: Target, look: Look) -> Verdict:

@@ -132,7 +132,8 @@ def _judge_moved(
             weak = "; the prefill shows no kv_transfer counters, and decode's also count health probes"
             words = f"none failed over {_requests(look)}, and {name} of the {role} moved by {step:g}"
             return passed(words + (weak if role == "decode" else ""), **evidence)
-    if uptime_s() - float(look.memory.setdefault("transfer_since", uptime_s())) < SETTLED_S:
+    since = float(look.memory.setdefault("transfer_since", uptime_s()))
+    if uptime_s() - since < SETTLED_S:
         return pending(f"none failed over {_requests(look)}, but no transfer is counted yet", **evidence)
     if not prefill and not decode:
         names = ", ".join(f"{role}: {', '.join(MOVED[role])}" for role in MOVED)

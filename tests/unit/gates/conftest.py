@@ -22,7 +22,7 @@ import supervised
 
 @pytest.fixture
 def recorded():
-    """Text of a file under recorded/: answers of SGLang 0.5.23 and sglang-router 0.3.2."""
+    """Text of a file under recorded/: answers of SGLang 0.5.23 (metrics without buckets) and sglang-router 0.3.2."""
     return lambda name: (Path(__file__).parent / "recorded" / name).read_text()
 
 
@@ -65,6 +65,21 @@ def answers():
     yield made
     made.server.shutdown()
     made.server.server_close()
+
+
+@pytest.fixture
+def more_answers():
+    """A function that makes another answering server."""
+    made = []
+
+    def make():
+        made.append(Answers())
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.server.shutdown()
+        one.server.server_close()
 
 
 @pytest.fixture
