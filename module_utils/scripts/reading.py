@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import accumulate
 from typing import Optional
 
@@ -63,6 +64,7 @@ class Reading:
         return dict(self._active)
 
 
+@lru_cache(maxsize=8)
 def read_script(data: bytes) -> Reading:
     """Read a serve script: never raises, whatever the bytes are."""
     return present(analyse(data.decode("latin-1")))
