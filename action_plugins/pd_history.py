@@ -54,7 +54,7 @@ class ActionModule(ActionBase):
             else:
                 trouble.setdefault(str(listing.get("msg") or "its machine did not answer"), []).append(item.name)
         if lines:
-            lines.append("take one with -e from=: a version by sha256 or label, a backup by label or file name, as in")
+            lines.append("take one with -e from=, by sha256, label or file name, as in")
             lines.append("  ansible-playbook restore_knob.yml -e knob=NAME -e from=SHA256")
         for line in lines:
             display.display(f"  [{given['deployment']}] {line}", color="cyan")

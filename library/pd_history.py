@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: pd_history
 short_description: Print the versions of the serve scripts of a deployment
-version_added: 0.2.0
+version_added: 0.1.0
 description:
   - Takes what M(pdops.sglang.serve_version) listed for each instance and prints a table per instance. It shows versions with time, who,
     label and sha256, the knobs that each one changed, and the backups beside the script; so an operator sees what C(from=) of

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: serve_version
 short_description: List, show, compare, import, restore and prune the stored versions of one serve script
-version_added: 0.2.0
+version_added: 0.1.0
 description:
   - Every content that pdops ever wrote to a serve script, and every one that it found there, is kept under O(state_dir) as a version.
     This module looks at them and takes care of them, one script at a time.

@@ -34,7 +34,9 @@ from .store.store import Store
 def _matches(source: Source, wanted: str) -> bool:
     if source.kind == "version":
         return source.label == wanted or (len(wanted) >= 6 and source.name.startswith(wanted))
-    return wanted in (source.label, source.name, os.path.basename(source.name))
+    if wanted in (source.label, source.name, os.path.basename(source.name)):
+        return True
+    return len(wanted) >= 6 and hashlib.sha256(source.content).hexdigest().startswith(wanted)
 
 
 def _chosen(path: str, sources: list[Source], wanted: str | None, now: bytes) -> list[Source]:

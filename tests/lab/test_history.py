@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.pdops.sglang.plugins.module_utils.store.atomic import sha256_of
 
 from .conftest import KNOB, Lab, Ran
 
@@ -64,10 +66,14 @@ def test_the_past_is_shown_as_it_grows_and_what_is_shown_can_be_taken(lab: Lab) 
     assert f"restored version {ran.text.split('restored version ')[1][:12]}" in ran.text
     assert "lab-prefill (prefill)" not in ran.text and files(lab) == before
 
-    sha = ran.text.split("restored version ")[1][:12]
+    sha = sha256_of(lab.backup.read_bytes())[:12]
+    assert ran.text.count(sha) >= 2
     taken = lab.play("restore_knob.yml", "--check", "-e", f"knob={KNOB}", "-e", f"from={sha}")
     assert taken.rc == 0, taken.text
     assert f"from version {sha}" in taken.words
+    shutil.rmtree(lab.dir / "state")
+    taken = lab.play("restore_knob.yml", "--check", "-e", f"knob={KNOB}", "-e", f"from={sha}")
+    assert taken.rc == 0 and f"from backup {lab.backup.name}" in taken.words, taken.text
 
 
 def test_what_cannot_be_shown_fails_with_one_sentence_after_the_rest_is_shown(lab: Lab) -> None:
@@ -77,6 +83,7 @@ def test_what_cannot_be_shown_fails_with_one_sentence_after_the_rest_is_shown(la
     ):
         ran = lab.play("history.yml", "-e", given)
         assert ran.rc == 2 and words in ran.words
+    assert version(lab, "verb=import").rc == 0
     index = next((lab.dir / "state" / "files").glob("serve_dsv4_decode*"))
     content = index.read_bytes()
     index.unlink()
