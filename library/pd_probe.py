@@ -108,6 +108,9 @@ options:
   engine_api_key_file:
     description: File on the machine, mode 0600, that holds the key of the engines, if it is another.
     type: path
+  proxy_api_key_file:
+    description: File on the machine, mode 0600, that holds the key of the proxy, if it is another.
+    type: path
   slice_s:
     description: Time that one call on the machine waits before it reports back.
     type: float
@@ -260,7 +263,7 @@ conversation:
       description: The series in which it failed, kept or fresh.
       type: str
     hop:
-      description: The hop that is ill; if none is, that by which the conversation went.
+      description: The hop that is ill; if none is, that by which the conversation went. Null when the probe's own time was over.
       type: str
     hop_asked:
       description: After a failure, the hop by which the conversation went.
@@ -359,6 +362,7 @@ def main() -> None:
             "api_key": {"type": "str", "no_log": True},
             "api_key_file": {"type": "path", "no_log": False},
             "engine_api_key_file": {"type": "path", "no_log": False},
+            "proxy_api_key_file": {"type": "path", "no_log": False},
             "slice_s": {"type": "float", "default": 2},
             "resume": {"type": "dict"},
         },

@@ -120,9 +120,9 @@ def converse(plan: Plan, model: str, context: Optional[int], budget: Budget, tel
         talk = Talk(model, plan.max_tokens, plan.round_words, context)
         try:
             for number in range(1, plan.rounds + 1):
-                if budget.left_s() <= 0:
-                    words = f"round {number} of {plan.rounds} was not sent: the probe's {budget.timeout_s:g} s are over"
-                    return _result(done, number, series, name, words, forgotten)
+                if not budget.holds(plan.deadlines):
+                    words = f"round {number} of {plan.rounds} ({series}) was not sent: {budget.over}"
+                    return {**_result(done, None, series, None, words, forgotten), "verdict": FAILED}
                 if series == "fresh":
                     hop.close()
                 answered = put(hop, talk.next(number, plan.rounds), plan, budget)
@@ -151,7 +151,12 @@ def not_held(hop: str, why: str) -> Dict[str, Any]:
 
 
 def _result(
-    rounds: List[Dict[str, Any]], failed: Optional[int], series: Optional[str], hop: str, said: str, forgotten: int
+    rounds: List[Dict[str, Any]],
+    failed: Optional[int],
+    series: Optional[str],
+    hop: Optional[str],
+    said: str,
+    forgotten: int,
 ) -> Dict[str, Any]:
     return {
         "rounds": rounds,
@@ -194,6 +199,9 @@ def _explain(
     number, series = answered.fields["round"], answered.fields["series"]
     ill, phrases, tried = hop.name, [], []
     for name in plan.inner(hop.name):
+        if not budget.holds(plan.deadlines):
+            phrases.append(f"the {name} hop was not tried: {budget.over}")
+            break
         found = _elsewhere(plan, name, answered, budget, tell)
         tried.append(found.fields)
         if found.ok:
@@ -205,7 +213,12 @@ def _explain(
     if not phrases:
         phrases = ["no hop further in is known to try"] if hop.name != "pair" else []
     again = None
-    if ill == hop.name and series == "kept" and answered.fields["connection"] == "kept" and budget.left_s() > 1:
+    if (
+        ill == hop.name
+        and series == "kept"
+        and answered.fields["connection"] == "kept"
+        and budget.holds(plan.deadlines)
+    ):
         again = _elsewhere(plan, hop.name, answered, budget, tell)
         tried.append({**again.fields, "connection": "fresh"})
         phrases.append(

@@ -18,7 +18,7 @@ from typing import Any, Dict, List, Optional, Protocol, Tuple
 from ..endpoint import Failure, join, parse_url, post_json
 from .judging import read
 from .questions import Question
-from .stream import Connection, Deadlines, Exchange
+from .stream import GIVEN_UP, Connection, Deadlines, Exchange
 
 PROXY, ROUTER, PAIR = "proxy", "router", "pair"
 #: Outermost first.
@@ -147,13 +147,14 @@ class PairHop:
         if thread.is_alive():
             prefill.cancel()
             thread.join(_PREFILL_GRACE_S)
-        ours = box[0] if box else Exchange(failure=Failure("cancelled", "was given up", found.total_s))
+        ours = box[0] if box else Exchange(failure=Failure("cancelled", GIVEN_UP, found.total_s))
         asked = Asked(found, f"the decode {self._engines.decode_url}", request_id, request_id, room, ours)
         if found.failure is not None and found.failure.kind == "cancelled":
             # The prefill's trouble is the cause.
             asked.exchange, asked.who = ours, f"the prefill {self._engines.prefill_url}"
         elif found.failure is None and found.status == 200 and (ours.failure is not None or ours.status != 200):
             why = ours.failure.said if ours.failure is not None else f"answered {ours.status}"
+            why = f"did not end its own within {_PREFILL_GRACE_S:g} s" if why == GIVEN_UP else why
             words = f"answered, but the prefill {self._engines.prefill_url} {why}"
             asked.exchange = replace(found, failure=Failure("reset", words, found.total_s))
         return asked

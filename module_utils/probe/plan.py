@@ -38,11 +38,13 @@ class Plan:
     deadlines: Deadlines
     timeout_s: float
     api_key: Optional[str] = field(default=None, repr=False)
+    proxy_key: Optional[str] = field(default=None, repr=False)  # where it is another
 
     def hop(self, name: str) -> Hop:
         if name == PAIR and self.engines is not None:
             return PairHop(self.engines)
-        return UrlHop(name, self.urls[name], self.api_key)
+        key = self.proxy_key if name == PROXY and self.proxy_key is not None else self.api_key
+        return UrlHop(name, self.urls[name], key)
 
     def inner(self, name: str) -> List[str]:
         """Hops that lie further in, whether they were named or not: where a hop fails, they tell which one is ill."""
@@ -76,6 +78,14 @@ class Budget:
     def left_s(self) -> float:
         return self.timeout_s - self.spent_s()
 
+    @property
+    def over(self) -> str:
+        return f"what is left of the probe's {self.timeout_s:g} s (timeout_s) is too short"
+
+    def holds(self, deadlines: Deadlines) -> bool:
+        """Whether one more request has its time: a hop must not be accused because ours is over."""
+        return self.left_s() >= deadlines.first_byte_s
+
     def limits(self, deadlines: Deadlines) -> Deadlines:
         """The deadlines of one request now."""
         left = max(0.2, self.left_s())
@@ -92,6 +102,13 @@ def _number(options: Mapping[str, Any], name: str, least: float, most: float) ->
     if not least <= value <= most:
         raise PdopsError(f"{name} is {value:g}; it must be from {least:g} to {most:g}")
     return value
+
+
+def _total(options: Mapping[str, Any]) -> float:
+    total = _number(options, "timeout_s", 1, 86400)
+    if total <= float(options["first_byte_s"]):
+        raise PdopsError(f"timeout_s is {total:g}; it must be longer than first_byte_s, the time of one first byte")
+    return total
 
 
 def _engines(options: Mapping[str, Any], key: Optional[str]) -> Optional[Engines]:
@@ -158,6 +175,7 @@ def plan_from(options: Mapping[str, Any]) -> Plan:
             gap_s=_number(options, "gap_s", 0.1, 3600),
             total_s=_number(options, "request_s", 0.1, 3600),
         ),
-        timeout_s=_number(options, "timeout_s", 1, 86400),
+        timeout_s=_total(options),
         api_key=key,
+        proxy_key=read_key(options["proxy_api_key_file"]) if options.get("proxy_api_key_file") else None,
     )

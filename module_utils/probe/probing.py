@@ -57,9 +57,10 @@ def _models(plan: Plan) -> List[Tuple[str, Optional[str]]]:
     found: List[Tuple[str, Optional[str]]] = []
     if plan.engines is not None:
         found.append((plan.engines.decode_url, plan.engines.api_key))
-    found += [(plan.urls[name], plan.api_key) for name in (ROUTER, PROXY) if name in plan.urls]
-    if len(found) > 1 and PROXY in plan.urls:
-        found.pop()
+    if ROUTER in plan.urls:
+        found.append((plan.urls[ROUTER], plan.api_key))
+    if not found:
+        found.append((plan.urls[PROXY], plan.proxy_key or plan.api_key))
     return found
 
 
@@ -94,6 +95,7 @@ class _Prober:
         self.plan, self.tell = plan, tell
         self.budget = Budget(plan.timeout_s)
         self.answers: List[Dict[str, Any]] = []
+        self.cut = ""  # why not all was asked, when it was our own time
         self.model = find_model(plan, self.budget)
 
     # --- requests
@@ -131,8 +133,8 @@ class _Prober:
                 (questions.CHAT, True, "page"),
                 (questions.CHAT, True, "chunk"),
             ]:
-                if self.budget.left_s() <= 0:
-                    enough = f"the probe's {self.budget.timeout_s:g} s are over"
+                if not self.budget.holds(self.plan.deadlines):
+                    enough = self.cut = self.budget.over
                 if enough:
                     self.skip(name, kind, size, streamed, f"not asked: {enough}")
                     continue
@@ -190,7 +192,7 @@ def run(plan: Plan, tell: Tell) -> Dict[str, Any]:
     elif plan.rounds:
         talk = converse(plan, prober.model.name, prober.model.context, prober.budget, tell)
     if plan.requests and PROXY in plan.hops:
-        failed = talk is not None and talk["failed_round"] is not None
+        failed = talk is not None and talk["verdict"] == FAILED
         if failed or ill is not None:
             why = "the conversation failed" if failed else f"the {ill} hop has failed"
             for kind, streamed in questions.kinds():
@@ -205,14 +207,14 @@ def _result(
 ) -> Dict[str, Any]:
     plan, answers = prober.plan, prober.answers
     bad = [one for one in answers if one["verdict"] == FAILED]
-    failed = bool(bad) or (talk is not None and talk["verdict"] == FAILED)
+    failed = bool(bad) or bool(prober.cut) or (talk is not None and talk["verdict"] == FAILED)
     after = None
     if plan.engines is not None and before is not None:
         patience_s = max(0.0, min(_SETTLE_S, prober.budget.left_s())) if failed else 0.0
         after = queues.settle(plan.engines, before, patience_s)
     return {
         "verdict": FAILED if failed else PASSED,
-        "said": _said(plan, answers, bad, talk, after),
+        "said": _said(prober, bad, talk, after),
         "hop": _ill(bad, talk),
         "model": prober.model.name,
         "hops": {name: prober.plan.hop(name).url for name in plan.hops},
@@ -229,18 +231,18 @@ def _ill(bad: List[Dict[str, Any]], talk: Optional[Dict[str, Any]]) -> Optional[
     """The hop that fails while those further in work; requests are asked from the inside out."""
     if bad:
         return str(bad[0]["hop"])
-    return str(talk["hop"]) if talk is not None and talk["verdict"] == FAILED else None
+    return talk["hop"] if talk is not None and talk["verdict"] == FAILED else None
 
 
 def _said(
-    plan: Plan,
-    answers: List[Dict[str, Any]],
+    prober: _Prober,
     bad: List[Dict[str, Any]],
     talk: Optional[Dict[str, Any]],
     after: Optional[Dict[str, Any]],
 ) -> str:
     """One sentence: the failure that says most, or what held."""
     parts = []
+    plan, answers = prober.plan, prober.answers
     talk_failed = talk is not None and talk["verdict"] == FAILED
     if talk is not None and talk_failed:
         parts.append(talk["said"])
@@ -255,6 +257,7 @@ def _said(
         good = sum(one["verdict"] == PASSED for one in answers)
         parts += [f"{good} requests by {', '.join(plan.hops)} were answered"] if good else []
         parts += [talk["said"]] if talk is not None else []
+        parts += [f"not all was asked: {prober.cut}"] if prober.cut else []
     if after is not None and after["left_in_queues"] and (bad or talk_failed):
         left = ", ".join(
             f"{count} in {engine}'s {queue}" for engine, more in after["left"].items() for queue, count in more.items()

@@ -20,6 +20,7 @@ from ..pdops_error import PdopsError
 
 MAX_BYTES = 8 * 1024 * 1024
 _PART = 65536
+GIVEN_UP = "was given up"
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,7 @@ class Connection:
     def _late(self, late: Late, clock: _Phases, found: Exchange, deadlines: Deadlines) -> Failure:
         spent = clock.spent()
         if isinstance(late, Cancelled):
-            return Failure("cancelled", "was given up", spent)
+            return Failure("cancelled", GIVEN_UP, spent)
         if clock.total_first and found.first_byte_s is not None:
             return Failure("timeout", f"did not end within {deadlines.total_s:g} s", spent)
         limit = min(clock.limit_s, deadlines.total_s)
@@ -207,7 +208,7 @@ class Connection:
 
     def _broken(self, error: Exception, clock: _Phases, found: Exchange) -> Failure:
         if clock.cancelled.is_set():
-            return Failure("cancelled", "was given up", clock.spent())
+            return Failure("cancelled", GIVEN_UP, clock.spent())
         failure = failure_of(error, self._base, clock.spent())
         if failure.kind != "reset" or found.connected_s is None:
             return failure

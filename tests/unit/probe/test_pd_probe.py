@@ -129,7 +129,7 @@ def test_no_key_is_written(module, serve, own_tmp):
 
 def test_a_probe_at_which_nobody_looks_ends(plan, serve, monkeypatch, own_tmp):
     monkeypatch.setattr(worker, "_ALONE_S", 0.5)
-    name = worker.start(plan(router_url=serve(deaf).url, model="m", first_byte_s=30, request_s=30))
+    name = worker.start(plan(router_url=serve(deaf).url, model="m", first_byte_s=20, request_s=30))
     folder = own_tmp / name
     deadline = time.monotonic() + 10
     while folder.exists() and time.monotonic() < deadline:
@@ -140,7 +140,7 @@ def test_a_probe_at_which_nobody_looks_ends(plan, serve, monkeypatch, own_tmp):
 
 
 def test_a_probe_that_is_killed_is_told(plan, serve, own_tmp):
-    name = worker.start(plan(router_url=serve(deaf).url, model="m", first_byte_s=30, request_s=30))
+    name = worker.start(plan(router_url=serve(deaf).url, model="m", first_byte_s=20, request_s=30))
     path = own_tmp / name / "pid"
     deadline = time.monotonic() + 10
     while not path.exists() and time.monotonic() < deadline:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -175,9 +176,37 @@ def test_a_failed_request_is_aborted_by_its_id_and_what_is_left_is_told(places, 
 
 
 def test_the_budget_ends_the_probe(places, plan):
-    made = places(router=wedging(0))
-    found = run(plan(router_url=made["servers"]["router"].url, model="m", timeout_s=1, first_byte_s=20), quiet)
-    assert found["seconds"] < 3 and found["verdict"] == "failed"
+    def slow(call: Call) -> bool:
+        time.sleep(0.25)
+        return well(call)
+
+    made = places(router=slow)
+    options = {"router_url": made["servers"]["router"].url, "timeout_s": 1}
+    found = run(plan(**options, rounds=0), quiet)
+    assert found["seconds"] < 2 and found["verdict"] == "failed" and found["hop"] is None
+    assert "not all was asked: what is left of the probe's 1 s (timeout_s) is too short" in found["said"]
+    found = run(plan(**options, requests=False), quiet)
+    assert found["verdict"] == "failed" and found["hop"] is None and found["conversation"]["failed_round"] is None
+    assert "(kept) was not sent: what is left" in found["said"]
+
+
+def test_the_proxy_has_a_key_of_its_own_where_one_is_given(places, plan, tmp_path):
+    made = places()
+    files = {}
+    for name in ("proxy_api_key", "api_key", "engine_api_key"):
+        files[f"{name}_file"] = str(tmp_path / name)
+        (tmp_path / name).write_text(f"the-{name}\n")
+        (tmp_path / name).chmod(0o600)
+    found = run(plan(**made["options"], **files, rounds=1, series=["kept"]), quiet)
+    sent = {name: {call.headers["authorization"] for call in one.calls} for name, one in made["servers"].items()}
+    engines = {"Bearer the-engine_api_key"}
+    assert found["verdict"] == "passed"
+    assert sent == {
+        "proxy": {"Bearer the-proxy_api_key"},
+        "router": {"Bearer the-api_key"},
+        "prefill": engines,
+        "decode": engines,
+    }
 
 
 def test_a_proxy_that_passes_only_chat_on_is_not_ill(places, plan):
@@ -215,6 +244,7 @@ def test_a_chunk_longer_than_the_context_is_not_asked_for(places, plan):
         ({"router_url": "http://a:1", "rounds": 0, "requests": False}, "there is nothing to send"),
         ({"router_url": "http://a:1", "rounds": -1}, "rounds is -1"),
         ({"router_url": "http://a:1", "first_byte_s": 0}, "first_byte_s is 0"),
+        ({"router_url": "http://a:1", "first_byte_s": 30}, "timeout_s is 30; it must be longer than first_byte_s"),
         ({"router_url": "http://a:1", "page_tokens": 0}, "page_tokens is 0"),
         ({"router_url": "http://a:1", "api_key_file": "/nonexistent/key"}, "cannot be read"),
     ],
