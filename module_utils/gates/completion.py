@@ -89,6 +89,8 @@ def _both(sizes: Sizes, done: List[Dict[str, Any]], why_not: str) -> Verdict:
         f"tokens in {', '.join(f'{second:.1f}' for second in seconds)} s, finish_reason {done[-1]['finish_reason']}; "
         f"longest prompt {longest} tokens" + (f", more than a {' and a '.join(reached)}" if reached else "")
     )
+    if not why_not and sizes.chunk and longest <= sizes.chunk:
+        why_not = f"a prefill chunk of {sizes.chunk} tokens was not reached"
     if why_not:
         said += f"; {why_not}"
     return passed(

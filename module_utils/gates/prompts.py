@@ -92,10 +92,10 @@ def second_words(sizes: Sizes, words: int, tokens: int, longest: int, answer: in
         return None, ""
     room = longest if sizes.context is None else min(longest, sizes.context - answer - MARGIN_TOKENS)
     goal = sizes.chunk + MARGIN_TOKENS
-    if room <= tokens:
-        return None, f"a prefill chunk of {sizes.chunk} tokens is out of reach: only {room} are allowed"
+    if room < goal:
+        return None, f"a prefill chunk of {sizes.chunk} tokens is out of reach: a prompt may have {room}"
     low, high = max(1.0, (tokens - TEMPLATE_TOKENS) / words), max(1.0, tokens / words)
     wanted = min(math.ceil(goal / low), int((room - TEMPLATE_TOKENS) / high))
-    if wanted <= words:
-        return None, f"a prefill chunk of {sizes.chunk} tokens is out of reach: only {room} are allowed"
-    return wanted, ""
+    return (
+        (wanted, "") if wanted > words else (None, f"a prefill chunk of {sizes.chunk} tokens is too close to the limit")
+    )

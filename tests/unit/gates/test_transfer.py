@@ -148,11 +148,12 @@ def test_the_second_prompt_is_longer_than_a_chunk_and_shorter_than_the_context(p
     [
         (Sizes(256, None, None, ""), 280, 20480, "no engine told its prefill chunk"),
         (Sizes(256, 128, 4096, ""), 280, 20480, ""),  # the first was longer already
+        (Sizes(1, 4096, 1024, ""), 60, 20480, "a prefill chunk of 4096 tokens is out of reach: a prompt may have 1000"),
         (
             Sizes(256, 8192, 131072, ""),
             280,
             200,
-            "a prefill chunk of 8192 tokens is out of reach: only 200 are allowed",
+            "a prefill chunk of 8192 tokens is out of reach: a prompt may have 200",
         ),
     ],
 )
