@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Optional
 
 MASK = "********"
@@ -43,6 +44,7 @@ _PLAIN_KEYS = frozenset(_PLAIN_KEYS_TEXT.split())
 _PLAIN_TOKENS = frozenset(_PLAIN_TOKENS_TEXT.split())
 
 
+@lru_cache(maxsize=8192)  # a script names the same few hundred names again and again
 def is_secret(name: str) -> bool:
     """Whether the value of a name must never be shown: judged by the name alone.
 

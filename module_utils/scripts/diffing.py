@@ -181,8 +181,9 @@ def _taken(analysis: Analysis, place: Place, names: Set[str], done: set[int]) ->
         if command.start in done:
             return None
         done.add(command.start)
-        return next(without_statement(text, statement.start, statement.end), None)
-    return next(without(text, place), None)
+        # Where a script could not be edited so (behind an ``&``), two of them can still be compared.
+        return next(without_statement(text, statement.start, statement.end), Edit(statement.start, statement.end, ""))
+    return next(without(text, place), Edit(place.start, place.end, ""))
 
 
 def _all_named(analysis: Analysis, command: Simple, names: Set[str]) -> bool:
