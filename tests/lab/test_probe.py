@@ -16,7 +16,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.probe.plan import pla
 from ansible_collections.pdops.sglang.plugins.module_utils.probe.probing import run
 
 from .conftest import Lab
-from .engines import Pair, pair, served, shared  # noqa: F401 (fixtures)
+from .engines import Pair, ask, pair, served, shared, until  # noqa: F401 (fixtures)
 
 pytestmark = pytest.mark.lab
 URL = "http://127.0.0.1:{}".format
@@ -91,6 +91,7 @@ def test_a_wrong_key_and_a_decode_that_dies_in_the_middle_of_a_stream(pair: Pair
     wrong.chmod(0o600)
     pair.engine("prefill", "--api-key", "the-right-one", wait=False)
     decode = pair.engine("decode", "--api-key", "the-right-one", PDOPS_LAB_TOKEN_S="0.05")
+    until(lambda: ask(pair.prefill, "/health")[0] == 200)
     assert probe(pair, "pair", api_key_file=str(key))["verdict"] == "passed"
 
     with pytest.raises(PdopsError, match=r"/v1/models answered 401: an API key is missing or wrong \(api_key_file\)"):
@@ -110,6 +111,7 @@ def test_a_wrong_key_and_a_decode_that_dies_in_the_middle_of_a_stream(pair: Pair
 def test_a_wedged_scheduler_is_not_believed_about_its_queues(pair: Pair) -> None:  # noqa: F811
     pair.engine("prefill", wait=False, SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT="3")
     pair.engine("decode")
+    until(lambda: ask(pair.prefill, "/health")[0] == 200)
     pair.faults(decode={"wedge": True})
     begin = time.monotonic()
     found = probe(pair, "pair", requests=False, rounds=2, series=["kept"])
