@@ -28,9 +28,9 @@ options:
       - C(events) is a list of C(kind) (V(begin), V(apply), V(drain), V(stop), V(start), V(gates), V(readd), V(probe), V(confirm),
         V(rollback)), C(instance), C(machine), C(began), C(ended), C(result) (V(ok), V(failed), V(unreachable)) and C(said), and where
         they apply C(gates) as RV(pdops.sglang.pd_gate#module:gates), C(lost) (number of requests), C(versions) as C(applied) of
-        M(pdops.sglang.pd_change), C(answers), C(conversation) and C(model) of M(pdops.sglang.pd_probe), C(log_tail), and of a rollback C(steps) of
+        M(pdops.sglang.pd_change), C(answers) and C(conversation) of M(pdops.sglang.pd_probe), C(log_tail), and of a rollback C(steps) of
         M(pdops.sglang.pd_change).
-      - With C(simulation) the page says that its figures are those of simulated engines. It finds the lab's model by itself.
+      - With C(simulation) the page says that its figures are those of simulated engines. It knows the lab's engines by itself.
     type: dict
     required: true
   folder:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
@@ -12,6 +14,7 @@ from . import clean
 
 ROLES = ("prefill", "decode", "router")
 OUTCOMES = ("confirmed", "rolled-back", "rollback-failed", "failed", "refused", "nothing", "check")
+_SIMULATION = re.compile(r"[0-9a-z]-simulation\b")
 KINDS = ("begin", "apply", "drain", "stop", "start", "gates", "readd", "probe", "confirm", "rollback")
 
 
@@ -52,7 +55,6 @@ class Event:
     versions: tuple[Mapping[str, Any], ...]
     answers: tuple[Mapping[str, Any], ...]
     conversation: Any
-    model: str
     log_tail: tuple[str, ...]
     steps: tuple[Step, ...]
 
@@ -124,7 +126,7 @@ def read_story(given: Any) -> Story:
         outcome=str(raw.get("outcome")) if raw.get("outcome") in OUTCOMES else "unknown",
         said=clean.text(raw.get("said") or plan.get("summary")),
         command=clean.text(raw.get("command"), 1000),
-        simulation=bool(raw.get("simulation")) or _is_simulation(events),
+        simulation=bool(raw.get("simulation")) or _is_simulation(raw),
         plan={**plan, "edits": edits},
         members=_members(raw.get("instances"), events),
         events=tuple(events),
@@ -180,7 +182,6 @@ def _event(raw: Mapping[str, Any]) -> Event:
         versions=tuple(_versions(raw.get("versions"))),
         answers=tuple(item for item in answers if isinstance(item, Mapping)),
         conversation=clean.data(raw.get("conversation")),
-        model=clean.text(raw.get("model"), 200),
         log_tail=tuple(clean.lines(raw.get("log_tail"))),
         steps=_steps(raw.get("steps")),
     )
@@ -212,8 +213,6 @@ def _members(given: Any, events: list[Event]) -> tuple[Member, ...]:
     return tuple(sorted(found.values(), key=lambda member: rank.get(member.role, len(ROLES))))
 
 
-def _is_simulation(events: list[Event]) -> bool:
-    """The lab's engines name their model so; what they measure must never be taken for an engine's figures."""
-    models = [clean.mapping(gate.evidence).get("model") for event in events for gate in event.gates]
-    models += [event.model for event in events]
-    return any(isinstance(model, str) and model.endswith("-simulation") for model in models)
+def _is_simulation(raw: Mapping[str, Any]) -> bool:
+    """The lab's engines name their model and their version so, in scripts, logs and answers; what they measure must never pass for an engine's figures."""
+    return _SIMULATION.search(json.dumps(raw, default=str)) is not None
