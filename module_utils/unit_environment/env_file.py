@@ -70,6 +70,7 @@ class _Scanner:
 
     def _assignment(self) -> None:
         start = self.at
+        self.at += 1  # whatever it is, also "=": it belongs to the name
         while self.at < len(self.text):
             char = self.text[self.at]
             self.at += 1

@@ -171,11 +171,11 @@ class _Reader:
                         "this Environment= is passed over"
                     )
                 for offset, word in assigned:
-                    name, equals, _value = decoded(word).partition("=")
                     resolved = specifiers.resolved(decoded(word))
+                    name, equals, value = (decoded(word) if resolved is None else resolved).partition("=")
                     if equals and NAME.match(name):
-                        value = None if resolved is None else resolved.partition("=")[2]
-                        found.append(Place(name, value, kind, path, setting.line_at(offset)))
+                        line = setting.line_at(offset)
+                        found.append(Place(name, None if resolved is None else value, kind, path, line))
         return found
 
     def _file_or_pattern(self, path: str, ignored: bool, version: int) -> None:

@@ -33,15 +33,15 @@ def read_unit_file(data: bytes) -> List[Setting]:
     settings: List[Setting] = []
     section = ""
     joined, starts = "", []  # type: Tuple[str, List[Tuple[int, int]]]
-    for number, raw in enumerate(data.decode("latin-1").lstrip("\xef\xbb\xbf").split("\n"), 1):
-        line = raw.lstrip(_BLANKS)
-        if line[:1] in ("#", ";") or (not line and not joined):
+    for number, line in enumerate(re.split(r"\r?\n|\r", data.decode("latin-1").lstrip("\xef\xbb\xbf")), 1):
+        bare = line.lstrip(_BLANKS)
+        if bare[:1] in ("#", ";") or (not bare and not joined):
             continue  # comments are passed over even between continued lines
+        line = line if joined else bare
         starts.append((len(joined), number))
         joined += line
-        stem = joined.rstrip("\r")
-        if (len(stem) - len(stem.rstrip("\\"))) % 2:
-            joined = stem[:-1] + " "
+        if (len(joined) - len(joined.rstrip("\\"))) % 2:
+            joined = joined[:-1] + " "
             continue
         text, begun = joined, starts
         joined, starts = "", []
