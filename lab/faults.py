@@ -22,6 +22,7 @@ FAULTS = {
     "empty_content": "completions are answered 200 without content",
     "transfer_fail": "KV transfers fail, and the failure counter steps",
     "transfer_fail_times": "N; as transfer_fail, but only the next N transfers",
+    "poisoned_by_new_decode": "once another decode process meets this prefill, its KV transfers fail until it is restarted",
     "never_register": "the prefill's ranks never register with its bootstrap server",
     "page_size": "N; the engine has another page size",
     "metrics_off": "/metrics is not there",
