@@ -20,8 +20,9 @@ description:
     file with mode 0600 on the machine (variable C(pd_engine_config), given to the engine as C(--config)). The router takes
     a key on the command line only (sglang-router 0.3.2), so no router with a key of its own can be rendered. It needs none, since it hands a
     client's key on to the engines, which check it.
-  - The running process is not touched, and values on the machine that differ from the knobs are overwritten. Whether
-    they may be is decided before, by C(deploy).
+  - With O(three_way) an edit on the machine is told from a change of the variables, and is not overwritten without O(take).
+    Otherwise the machine gets what the variables say.
+  - The running process is not touched.
   - The rendered script travels as a file, as parameters show with C(-vvv).
 author:
   - the pdops authors (@pdops)
@@ -66,6 +67,28 @@ options:
       - Refuse when the script is not this content any more, and show what changed if the content is stored.
       - V(absent) refuses when there is a script.
     type: str
+  three_way:
+    description:
+      - Compare each knob with its value at the last confirmed change. A knob that somebody changed on the machine since then is
+        a conflict, unless the variables ask for the same value, and so is a line beside the knobs. Conflicts are refused, with who
+        made the change.
+      - A script that was not rendered so far is one conflict as a whole.
+    type: bool
+    default: false
+  confirmed:
+    description:
+      - For O(three_way), the knobs at the last confirmed change, of the pair and the instance's own together.
+      - If not given, no change is on record, and every difference is a conflict.
+    type: dict
+  confirmed_change:
+    description: For O(three_way), the id of that change. By it the script of then is found under O(state_dir).
+    type: str
+  take:
+    description:
+      - Decides conflicts of O(three_way). V(host) keeps the knobs that the machine has, V(vars) overwrites them.
+      - Lines beside the knobs cannot be kept, so with V(host) they are still refused.
+    type: str
+    choices: [host, vars]
   mode:
     description: Mode of the script in octal, quoted. If empty, the present one, or V(0750) for a script that is made new.
     type: str
@@ -161,6 +184,19 @@ EXAMPLES = r"""
     instance: dsv4-router
   delegate_to: dsv4-router
 
+- name: The same, but leave alone what somebody edited on the machine since the last confirmed change
+  pdops.sglang.serve_script:
+    instance: dsv4-decode
+    three_way: true
+    confirmed: "{{ pair.knobs | combine(own.knobs) }}"
+    confirmed_change: "{{ own.change_id }}"
+    take: "{{ take | default(omit) }}"
+  delegate_to: dsv4-decode
+  vars:
+    folder: "{{ inventory_dir }}.intended"
+    pair: "{{ lookup('ansible.builtin.file', folder ~ '/dsv4.pair.json') | from_json }}"
+    own: "{{ lookup('ansible.builtin.file', folder ~ '/dsv4-decode.json') | from_json }}"
+
 # templates/serve_decode_numactl.sh.j2
 # {% extends "serve_decode.sh.j2" %}
 # {% block before %}
@@ -213,6 +249,16 @@ other_lines:
   type: list
   elements: dict
   sample: [{sign: "+", line: 20, text: "  --page-size 64 \\"}]
+decisions:
+  description: What the comparison found for each knob. Its act is C(none), C(apply), C(keep) or C(conflict).
+  returned: with O(three_way), when there was a script; a refusal has the conflicts only, as C(conflicts)
+  type: list
+  elements: dict
+  sample: [{name: SGLANG_LOG_MS, base: "1", host: "1", vars: null, act: apply, value: null, recorded: true, moved: null}]
+write_down:
+  description: Kept knobs that the variables do not have like this, so that the next run finds no difference; null is to be taken out.
+  returned: with O(three_way), when there was a script
+  type: dict
 drift_lines:
   description: What changed in the script since O(expect_sha256), secrets masked.
   returned: when the script is not that content any more, and that content is stored
@@ -220,10 +266,13 @@ drift_lines:
   elements: dict
 """
 
+from typing import Optional
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.knobs import MASK, check_value, is_secret, mask_text, refuse_secret
-from ..module_utils.managed.script_edit import Placed, ScriptRequest, masked_diff, parse_mode, place
+from ..module_utils.managed.script_edit import Comparison, Placed, ScriptRequest, masked_diff, parse_mode, place
+from ..module_utils.managed.three_way import to_write_down
 from ..module_utils.pdops_error import PdopsError
 from ..module_utils.store.atomic import read_regular
 from ..module_utils.store.backups import MOST_BYTES
@@ -252,6 +301,16 @@ def checked_knobs(given: dict) -> dict:
     return found
 
 
+def comparison_of(given: dict) -> Optional[Comparison]:
+    named = [name for name in ("confirmed", "confirmed_change", "take") if given[name] is not None]
+    if not given["three_way"]:
+        if named:
+            raise PdopsError(f"{', '.join(named)}: these belong to three_way=true; set that, or leave them out.")
+        return None
+    confirmed = None if given["confirmed"] is None else checked_knobs(given["confirmed"])
+    return Comparison(confirmed, given["confirmed_change"], given["take"])
+
+
 def told(version: Version) -> dict:
     return {"sha256": version.sha256, "label": version.label, "time": version.time}
 
@@ -271,6 +330,9 @@ def result_of(done: Placed, diff: bool) -> dict:
         result["version_before"] = told(done.version_before)
     if done.version_after:
         result["version_after"] = told(done.version_after)
+    if plan.decisions:
+        result["decisions"] = [row.as_dict() for row in plan.decisions]
+        result["write_down"] = to_write_down(plan.decisions)
     if diff:
         result["diff"] = masked_diff(plan)
     return result
@@ -285,6 +347,10 @@ def main() -> None:
             "knobs": {"type": "dict"},
             "keep_block": {"type": "bool", "default": True},
             "expect_sha256": {"type": "str"},
+            "three_way": {"type": "bool", "default": False},
+            "confirmed": {"type": "dict"},
+            "confirmed_change": {"type": "str"},
+            "take": {"type": "str", "choices": ["host", "vars"]},
             "mode": {"type": "str"},
             "src": {"type": "path"},
             "secret_files": {"type": "list", "elements": "path", "default": [], "no_log": False},
@@ -298,7 +364,8 @@ def main() -> None:
         no_log=True,
     )
     given = dict(module.params)
-    module.params["knobs"] = without_secrets(given["knobs"] or {})
+    for name in ("knobs", "confirmed"):
+        module.params[name] = without_secrets(given[name] or {})
     try:
         if not given["path"] or not given["src"]:
             raise PdopsError("serve_script was called without its action; call it as pdops.sglang.serve_script.")
@@ -310,6 +377,7 @@ def main() -> None:
             expect_sha256=given["expect_sha256"],
             mode=parse_mode(given["mode"]),
             secret_files=tuple(given["secret_files"]),
+            comparison=comparison_of(given),
             label=given["label"],
             actor=given["actor"],
             change_id=given["change_id"],

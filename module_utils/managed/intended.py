@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
 
@@ -130,6 +130,27 @@ def _checked(document: object, what: str) -> Intended:
             raise PdopsError(f"{what}: {error}") from None
         values[name] = value
     return Intended(kind, document[kind], values, document["change_id"], document["actor"], document["confirmed_at"])
+
+
+def split(
+    engines: Mapping[str, Mapping[str, str]], pair_names: Iterable[str]
+) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+    """What is to be recorded of a pair and of each of its engines, from the knobs that their scripts have.
+
+    A name of ``pair_names`` (those of ``pd_pair_knobs``) is recorded as the pair's when all engines have it alike; else each
+    engine that has it keeps its own value. So nothing is lost: the pair's and an engine's own together are its knobs.
+    """
+    names = set(pair_names)
+    alike = {
+        name: value
+        for knobs in list(engines.values())[:1]
+        for name, value in knobs.items()
+        if name in names and all(other.get(name) == value for other in engines.values())
+    }
+    own = {
+        engine: {name: value for name, value in knobs.items() if name not in alike} for engine, knobs in engines.items()
+    }
+    return alike, own
 
 
 def read_intended(folder: str, kind: str, name: str) -> Optional[Intended]:

@@ -8,7 +8,7 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Optional
 
 from .. import knobs as knob_rules
@@ -23,8 +23,10 @@ from ..store.backups import MOST_BYTES
 from ..store.obstacles import check_replaceable
 from ..store.store import Store, Version
 from ..store.versions import check_label
+from .comparing import Comparison, compared
 from .knob_block import fill, find_block
 from .new_file import check_creatable, create_file
+from .three_way import Decision, decided_knobs
 
 #: Of a script that is made new: run by root or its owner, readable by their group, nobody else's affair.
 NEW_MODE = 0o750
@@ -36,7 +38,7 @@ class ScriptRequest:
     """What is wanted: ``base`` as a template rendered it, with ``knobs`` and no others in its block.
 
     ``expect_sha256`` is that of the script on the machine, or ``absent``; ``mode`` None keeps the present one.
-    ``secret_files`` are files of keys that the script names.
+    ``secret_files`` are files of keys that the script names. Without a ``comparison`` what is on the machine is overwritten.
     """
 
     path: str
@@ -46,6 +48,7 @@ class ScriptRequest:
     expect_sha256: Optional[str] = None
     mode: Optional[int] = None
     secret_files: tuple[str, ...] = ()
+    comparison: Optional[Comparison] = None
     label: str = ""
     actor: str = ""
     change_id: Optional[str] = None
@@ -55,7 +58,7 @@ class ScriptRequest:
 class ScriptPlan:
     """What would be done; texts and values are masked. ``before`` is None when there is no script yet.
 
-    ``other_lines`` are the changed lines that are not exports of knobs in ``knobs``.
+    ``other_lines`` are the changed lines that are not exports of knobs in ``knobs``; ``decisions`` are those of a comparison.
     """
 
     request: ScriptRequest
@@ -66,6 +69,7 @@ class ScriptPlan:
     knobs: dict[str, dict[str, Optional[str]]] = field(default_factory=dict)
     other_lines: tuple[dict[str, Any], ...] = ()
     warnings: tuple[str, ...] = ()
+    decisions: tuple[Decision, ...] = ()
 
     @property
     def sha256_before(self) -> Optional[str]:
@@ -164,10 +168,15 @@ def plan_script(request: ScriptRequest, store: Store) -> ScriptPlan:
     before = read_regular(path, MOST_BYTES) if os.path.exists(path) else None
     _refuse_drift(request, store, before)
     refuse_secrets(path, request.base)
-    after = fill(request.base, request.knobs, before if request.keep_block else None, path)
+    decisions: tuple[Decision, ...] = ()
+    wanted = dict(request.knobs)
+    if request.comparison is not None and before is not None:
+        decisions = compared(path, request.base, request.knobs, request.comparison, store, before)
+        wanted = decided_knobs(decisions, path)
+    after = fill(request.base, wanted, before if request.keep_block else None, path)
     mode_before = None if before is None else stat.S_IMODE(os.stat(path).st_mode)
     mode_after = request.mode if request.mode is not None else NEW_MODE if mode_before is None else mode_before
-    plan = _described(request, store, before, after, mode_before, mode_after)
+    plan = replace(_described(request, store, before, after, mode_before, mode_after), decisions=decisions)
     check_script(path, after)
     if before is None:
         check_creatable(path)

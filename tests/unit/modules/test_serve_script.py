@@ -106,11 +106,24 @@ PLAY = """
         - {instance: nobody}
         - {src: /etc/passwd}
         - {expect_sha256: "{{ done.results[1].sha256_after }}"}
+        - {take: host}
+        - {three_way: true, template: own.sh.j2, confirmed: {SGLANG_LOG_MS: 3, SGLANG_DSV4_KV_LAYOUT: packed}}
       register: refused
       failed_when: false
+    - name: What the comparison would do when only the variables moved
+      pdops.sglang.serve_script:
+        instance: dsv4-decode
+        state_dir: "{{ folder }}/state"
+        template: own.sh.j2
+        three_way: true
+        confirmed: {SGLANG_LOG_MS: 1, SGLANG_DSV4_KV_LAYOUT: packed}
+        knobs: {SGLANG_LOG_MS: 2, SGLANG_DSV4_KV_LAYOUT: packed}
+      delegate_to: dsv4-decode
+      check_mode: true
+      register: compared
     - name: Tell
       ansible.builtin.copy:
-        content: "{{ {'own': own, 'refused': refused.results, 'done': done.results} | to_json }}"
+        content: "{{ {'own': own, 'refused': refused.results, 'compared': compared, 'done': done.results} | to_json }}"
         dest: "{{ folder }}/told.json"
         mode: "0600"
       delegate_to: dsv4-decode
@@ -184,10 +197,17 @@ def test_as_a_playbook_calls_it(tmp_path: Path) -> None:
             "instance=nobody is no host",
             "src is set by serve_script itself",
             "is not what it was",
+            "take: these belong to three_way=true",
+            "SGLANG_LOG_MS is '1' on the machine, set by an edit outside a change of somebody",
         ),
+        strict=True,
     ):
         assert part in message, messages
     assert own == (tmp_path / "serve_decode.sh").read_text()
+    assert {row["name"]: row["act"] for row in told["compared"]["decisions"] if row["act"] != "none"} == {
+        "SGLANG_LOG_MS": "apply"
+    }
+    assert told["compared"]["changed"] is True and told["compared"]["write_down"] == {}
 
     journal = (tmp_path / "state" / "journal.jsonl").read_text()
     for secret in SECRETS:
