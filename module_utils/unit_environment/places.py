@@ -53,6 +53,7 @@ class UnitEnvironment:
     :ivar places: all places, in the order in which the manager applies them
     :ivar values: what surely results, by name; not masked
     :ivar taken_off: names that are surely not set, whatever the places say
+    :ivar command: what the unit runs, as the manager tells it; may hold secrets
     :ivar unread: sources that could not be read, each as a sentence: anything may stand there
     :ivar notes: sentences for people
     :ivar files: ``EnvironmentFile=`` files by path: ``read``, ``absent`` or ``not readable``
@@ -64,6 +65,7 @@ class UnitEnvironment:
     notes: Tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     taken_off: FrozenSet[str] = frozenset()
+    command: str = ""
 
     @property
     def complete(self) -> bool:

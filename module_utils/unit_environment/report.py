@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import os
 from collections.abc import Sequence
 from typing import Any, Optional
 
@@ -97,11 +98,17 @@ def _report(instance: Instance, store: Store, wanted: Optional[str]) -> dict[str
             {"line": item.line, "code": item.code, "said": hide.text(item.sentence)} for item in effect.alone.findings
         ],
     }
+    notes = list(environment.notes)
+    known = (os.path.basename(instance.serve_script), os.path.basename(os.path.realpath(instance.serve_script)))
+    if environment.command and not any(name in environment.command for name in known):
+        notes.append(
+            f"{instance.unit} does not run {instance.serve_script}, but: {environment.command}; check pd_serve_script"
+        )
     report["environment"] = {
         "complete": environment.complete,
         "files": dict(environment.files),
         "unread": list(environment.unread),
-        "notes": [hide.text(note) for note in environment.notes],
+        "notes": [hide.text(note) for note in notes],
     }
     former = _former(instance.serve_script, store, wanted) if wanted else []
     if wanted and not former and wanted not in effect.names():

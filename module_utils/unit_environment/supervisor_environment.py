@@ -68,7 +68,8 @@ def environment_of(unit: str, config: Optional[str] = None) -> UnitEnvironment:
         notes.append(
             f"{', '.join(changed)} changed after supervisord started: whether it has read it again (supervisorctl update) is not known"
         )
-    return UnitEnvironment(layers.places, layers.values(), tuple(unread), tuple(notes))
+    command = files.command(section) if section is not None else ""
+    return UnitEnvironment(layers.places, layers.values(), tuple(unread), tuple(notes), command=command)
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,9 @@ class Configuration:
                 if self._expanded(pattern, more) == name:
                     return section, more
         return None
+
+    def command(self, section: str) -> str:
+        return self._parser.get(section, "command", fallback="")
 
     def places(self, section: str, kind: str, unit: str, notes: List[str]) -> List[Place]:
         """What ``environment=`` of one section gives; a value that supervisord would refuse is told in ``notes``."""

@@ -19,7 +19,9 @@ from .machine import Machine, is_pattern
 from .places import ACTIVE, NAME, OVERRIDDEN, PENDING, Layers, Place, UnitEnvironment
 from .unit_file import Specifiers, decoded, read_unit_file, shown_words, words
 
-PROPERTIES = "FragmentPath,DropInPaths,Environment,EnvironmentFiles,PassEnvironment,UnsetEnvironment,NeedDaemonReload"
+PROPERTIES = (
+    "FragmentPath,DropInPaths,Environment,EnvironmentFiles,PassEnvironment,UnsetEnvironment,NeedDaemonReload,ExecStart"
+)
 READ, ABSENT, NOT_READABLE = "read", "absent", "not readable"
 
 
@@ -92,6 +94,7 @@ class _Reader:
             tuple(self.notes),
             dict(self.files),
             frozenset(taken_off),
+            _command(self.shown.text("ExecStart")),
         )
 
     def _version(self) -> int:
@@ -230,6 +233,11 @@ class _Reader:
     def _pending(self) -> str:
         pending = [place.told for place in self.layers.places if place.state == PENDING]
         return f"not in effect yet: {', '.join(dict.fromkeys(pending))}" if pending else "no Environment= differs"
+
+
+def _command(shown: str) -> str:
+    match = re.search(r"argv\[\]=(.*?) ; ignore_errors=", shown, re.DOTALL)
+    return match.group(1) if match else ""
 
 
 def _with(place: Place, value: Optional[str], state: str) -> Place:

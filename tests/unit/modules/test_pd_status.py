@@ -37,6 +37,7 @@ def instances(tmp_path: Path) -> list[dict[str, Any]]:
     config = tmp_path / "supervisord.conf"
     config.write_text(
         f"[unix_http_server]\nfile={tmp_path}/s\n[supervisord]\n[program:decode]\nenvironment={KNOB}=512,A_TOKEN={SECRET}\n"
+        f"command=bash /srv/other.sh --api-key {SECRET}x\n"
     )
     made = Instance(
         "d1", "decode", "decode", str(script), "http://127.0.0.1:9", "m", "supervisor", str(config)
@@ -81,6 +82,8 @@ def test_a_unit_that_cannot_be_asked_does_not_hide_the_script(module: Module, tm
         ("script", 2, "512"),
     ]
     assert knobs["HF_TOKEN"]["value"] == knobs["A_TOKEN"]["value"] == "********"
+    (note,) = report["environment"]["notes"]
+    assert "does not run" in note and "bash /srv/other.sh --api-key ********; check pd_serve_script" in note
     assert {knob["running"]["state"] for knob in report["knobs"]} == {"unknown"}
     assert "does not exist" in answer["instances"]["p1"]["script"]["error"]
     assert any(line.startswith("p1 (prefill): the state of prefill is not known: ") for line in answer["lines"])

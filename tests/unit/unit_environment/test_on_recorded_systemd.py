@@ -95,6 +95,7 @@ def test_a_unit_gets_what_systemd_gave_it(version: int, name: str, tmp_path: Pat
         return
     assert of_the_unit(dict(found.values)) == of_the_unit(recorded["environ"])
     assert found.complete
+    assert found.command == "/usr/bin/env -0"
     assert not any("daemon-reload" in note for note in found.notes)
     # Every value of a unit file is found in that file, on a line that holds its name.
     for place in found.places:
