@@ -186,6 +186,8 @@ def main() -> None:
         module.fail_json(msg=str(error), **error.details)
     if not module._diff:
         result.pop("diff", None)
+    for warning in result.pop("warnings", []):
+        module.warn(warning)
     module.exit_json(**result)
 
 

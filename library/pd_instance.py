@@ -205,7 +205,7 @@ log_tail:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.change.book import Book
+from ..module_utils.change.stepping import take_step
 from ..module_utils.gates.request import optional_key
 from ..module_utils.pdops_error import PdopsError
 from ..module_utils.services import manager_for
@@ -233,6 +233,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     given = module.params
+    noted: list = []
     try:
         request = Request(
             given["unit"],
@@ -248,12 +249,12 @@ def main() -> None:
         manager = manager_for(given["manager"], given["supervisor_config"])
         if given["change_id"] and given["state"] != "status" and not module.check_mode:
             verb = {"started": "start", "stopped": "stop", "restarted": "restart"}[given["state"]]
-            book = Book(Store(given["state_dir"]))
-            book.note_step(given["change_id"], verb, given["instance"] or given["unit"], "", given["budget_s"])
+            name = given["instance"] or given["unit"]
+            _record, noted = take_step(Store(given["state_dir"]), given["change_id"], verb, name, "", given["budget_s"])
         result = bring(manager, request, module.check_mode)
     except PdopsError as error:
         module.fail_json(msg=str(error), **error.details)
-    for warning in result.pop("warnings", []):
+    for warning in (*noted, *result.pop("warnings", [])):
         module.warn(warning)
     module.exit_json(**result)
 

@@ -108,7 +108,7 @@ workers:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.change.book import Book
+from ..module_utils.change.stepping import take_step
 from ..module_utils.gates.request import read_key
 from ..module_utils.pdops_error import PdopsError
 from ..module_utils.router_workers import WorkerRequest, bring_worker
@@ -132,6 +132,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     given = module.params
+    noted: list = []
     try:
         wanted = WorkerRequest(
             given["router_url"],
@@ -145,12 +146,14 @@ def main() -> None:
         wanted.check()
         if given["change_id"] and not module.check_mode:
             verb = "take out" if given["state"] == "absent" else "register"
-            book = Book(Store(given["state_dir"]))
             # Noted as a step of the router, so that a rollback restarts it, which registers its workers anew.
-            book.note_step(given["change_id"], verb, given["instance"] or "", given["url"], given["wait_s"])
+            store, name = Store(given["state_dir"]), given["instance"] or ""
+            _record, noted = take_step(store, given["change_id"], verb, name, given["url"], given["wait_s"])
         result = bring_worker(wanted, module.check_mode)
     except PdopsError as error:
         module.fail_json(msg=str(error), **error.details)
+    for warning in noted:
+        module.warn(warning)
     module.exit_json(**result)
 
 

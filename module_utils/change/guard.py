@@ -62,7 +62,8 @@ def watch(book: Book, change_id: str) -> int:
             continue
         if record["state"] == "rolling-back":
             ended = rollback.roll_back(book, change_id)
-            print(f"change {change_id}: {ended['state']}: {ended['reason']}", flush=True)
+            with contextlib.suppress(OSError):  # the log may lie on a full disk
+                print(f"change {change_id}: {ended['state']}: {ended['reason']}", flush=True)
             continue
         time.sleep(POLL_S)
 

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -66,7 +68,7 @@ def restore_files(book: Book, record: Mapping[str, Any]) -> tuple[list[str], lis
 
 def _put_back(book: Book, record: Mapping[str, Any], path: str, now: str | None, old: str) -> None:
     content = book.store.content(old)
-    with book.store.lock(f"rollback {record['id']}"):
+    with book.store.lock(f"rollback {record['id']}", try_write=False):
         if now is None:
             write_private(os.path.realpath(path), content, 0o755)
         else:
@@ -77,7 +79,10 @@ def _put_back(book: Book, record: Mapping[str, Any], path: str, now: str | None,
                 if not error.details.get("replaced"):
                     raise
         actor = record["leader"].get("user") or "guard"
-        book.store.add_version(path, content, f"rollback of {record['id']}", actor, record["id"])
+        try:
+            book.store.add_version(path, content, f"rollback of {record['id']}", actor, record["id"])
+        except (PdopsError, OSError) as error:  # the content is stored already; only the row is missing
+            _log(f"change {record['id']}: {path} is back, not noted as a version: {error}")
 
 
 def to_restart(record: Mapping[str, Any]) -> list[Instance]:
@@ -106,6 +111,20 @@ def prove(instance: Instance, gates: list[str], timeout_s: float) -> None:
         )
 
 
+def _log(line: str) -> None:
+    """Into the guard's log, which may lie on the same full disk."""
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
+
+
+def _note(book: Book, change_id: str, step: str, instance: str, said: str) -> None:
+    """A full or broken state folder must not keep the old scripts from coming back: then only the guard's log has the step."""
+    try:
+        book.note_rollback(change_id, step, instance, said)
+    except (PdopsError, OSError) as error:
+        _log(f"change {change_id}: {step} {instance} {said} (not noted: {error})")
+
+
 def roll_back(book: Book, change_id: str) -> rules.Record:
     """Carry the rollback of ``change_id`` through, writing each step before its effect.
 
@@ -114,22 +133,22 @@ def roll_back(book: Book, change_id: str) -> rules.Record:
     record = book.load(change_id)
     reason = record["reason"]
     try:
-        book.note_rollback(change_id, "files", "", "the old scripts are put back")
+        _note(book, change_id, "files", "", "the old scripts are put back")
         restored, trouble = restore_files(book, record)
         for sentence in restored:
-            book.note_rollback(change_id, "restored", "", sentence)
+            _note(book, change_id, "restored", "", sentence)
         for sentence in trouble:
-            book.note_rollback(change_id, "not restored", "", sentence)
+            _note(book, change_id, "not restored", "", sentence)
         instances = to_restart(record)
         for instance in reversed(instances):
-            book.note_rollback(change_id, "stop", instance.name, f"at most {instance.drain_s:.0f} s")
-            bring(_manager(instance), Request(instance.unit, "stopped", drain_s=instance.drain_s, url=instance.url))
+            _note(book, change_id, "stop", instance.name, f"at most {instance.drain_s:.0f} s")
+            bring(_manager(instance), _request(instance, "stopped"))
         for instance in instances:
-            book.note_rollback(change_id, "start", instance.name, f"at most {instance.load_timeout_s:.0f} s")
+            _note(book, change_id, "start", instance.name, f"at most {instance.load_timeout_s:.0f} s")
             begin = time.monotonic()
-            bring(_manager(instance), Request(instance.unit, "started", drain_s=instance.drain_s, url=instance.url))
+            bring(_manager(instance), _request(instance, "started"))
             prove(instance, GATES[instance.role], instance.load_timeout_s)
-            book.note_rollback(change_id, "serving", instance.name, f"after {time.monotonic() - begin:.1f} s")
+            _note(book, change_id, "serving", instance.name, f"after {time.monotonic() - begin:.1f} s")
         if trouble:
             # The instances serve again, with what is there.
             raise PdopsError("; ".join(trouble))
@@ -149,6 +168,11 @@ def roll_back(book: Book, change_id: str) -> rules.Record:
             ("rolling-back",),
         )
     return book.set_state(change_id, "rolled-back", reason, ("rolling-back",))
+
+
+def _request(instance: Instance, state: str) -> Request:
+    ports = (instance.bootstrap_port,) if instance.role == "prefill" and instance.bootstrap_port else ()
+    return Request(instance.unit, state, instance.drain_s, instance.url, ports, metrics_url=instance.metrics_url)
 
 
 def _manager(instance: Instance) -> Any:

@@ -16,6 +16,7 @@ from ..store.store import Store
 from . import agent, guard, guard_place, who
 from . import record as rules
 from .book import Book, now_utc
+from .stepping import take_step
 
 Params = Mapping[str, Any]
 
@@ -115,9 +116,8 @@ def request_of(edit: Mapping[str, Any], record: rules.Record) -> EditRequest:
 
 
 def _apply(book: Book, params: Params) -> dict[str, Any]:
-    record = book.note_step(
-        params["change_id"], "apply", "", f"{len(params['edits'])} scripts", float(params["budget_s"])
-    )
+    scripts = f"{len(params['edits'])} script{'s' if len(params['edits']) != 1 else ''}"
+    record, warnings = take_step(book.store, params["change_id"], "apply", "", scripts, float(params["budget_s"]))
     applied = []
     diffs = []
     for edit in params["edits"]:
@@ -146,7 +146,12 @@ def _apply(book: Book, params: Params) -> dict[str, Any]:
             }
         )
         diffs.append(masked_diff(plan))
-    return {**_told(book.load(record["id"]), changed=bool(applied)), "applied": applied, "diff": diffs}
+    return {
+        **_told(book.load(record["id"]), changed=bool(applied)),
+        "applied": applied,
+        "diff": diffs,
+        "warnings": warnings,
+    }
 
 
 def _confirm(book: Book, params: Params) -> dict[str, Any]:

@@ -77,13 +77,17 @@ class Store:
             self._prepared = True
 
     @contextmanager
-    def lock(self, purpose: str, wait_s: float = LOCK_WAIT_S) -> Iterator[None]:
-        """Hold the store for one verb. Re-entrant within one Store and thread."""
+    def lock(self, purpose: str, wait_s: float = LOCK_WAIT_S, try_write: bool = True) -> Iterator[None]:
+        """Hold the store for one verb. Re-entrant within one Store and thread.
+
+        :param try_write: refuse a store that cannot be written; False for what must go on when it is full
+        """
         me = threading.get_ident()
         if self._holder == me:
             yield
             return
-        self.prepare()
+        if try_write:
+            self.prepare()
         with locked(self._path("lock"), purpose, wait_s):
             self._holder = me
             try:

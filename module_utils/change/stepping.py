@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Takes the next step of a change: written down before its effect, and never without a living guard."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ..pdops_error import PdopsError
+from ..store.store import Store
+from . import agent
+from . import record as rules
+from .book import Book
+from .guard_place import is_alive
+
+_START_S = 10.0
+_POLL_S = 0.05
+
+
+def take_step(
+    store: Store, change_id: str, step: str, instance: str, said: str, budget_s: float
+) -> tuple[rules.Record, list[str]]:
+    """Note the step and renew the lease by ``budget_s`` seconds; returns the record and sentences to warn with.
+
+    A guard that was killed in the meantime is started again first, since a step without one would not be
+    undone if its controller died too. Raises :class:`PdopsError` when it does not come, or the change has ended.
+    """
+    book = Book(store)
+    warnings = []
+    if not is_alive(book.folder, change_id):
+        record = rules.require_open(book.load(change_id), step)
+        _start_again(book, record)
+        warnings.append(
+            f"the guard of change {change_id} was gone before {step} {instance}".rstrip() + ", and was started again"
+        )
+    return book.note_step(change_id, step, instance, said, budget_s), warnings
+
+
+def _newest_agent(store: Store) -> str:
+    folder = os.path.join(store.state_dir, "agent")
+    try:
+        found = [entry for entry in os.scandir(folder) if entry.name.endswith(".pyz") and entry.is_file()]
+    except OSError:
+        found = []
+    if not found:
+        raise PdopsError(
+            f"the guard is gone, and so is its program below {folder}; nothing more was done, run ansible-playbook verify.yml"
+        )
+    return max(found, key=lambda entry: entry.stat().st_mtime).path
+
+
+def _start_again(book: Book, record: rules.Record) -> None:
+    under_systemd = any(item["manager"] == "systemd" for item in record["instances"])
+    agent.start_guard(book.store, _newest_agent(book.store), record["id"], under_systemd)
+    deadline = time.monotonic() + _START_S
+    while not is_alive(book.folder, record["id"]):
+        if time.monotonic() >= deadline:
+            raise PdopsError(
+                f"the guard of change {record['id']} is gone and did not come up again within {_START_S:.0f} s; "
+                f"see {book.store.state_dir}/agent/guard.log"
+            )
+        time.sleep(_POLL_S)
