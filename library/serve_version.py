@@ -22,7 +22,7 @@ attributes:
     description: V(import), V(restore) and V(prune) work everything out and write nothing; the other verbs never write.
     support: full
   diff_mode:
-    description: V(restore) shows the difference. V(diff) returns it in any case, and Ansible prints it from RV(unified).
+    description: V(restore) shows the difference. V(diff) returns it in any case, also as lines to read (RV(unified)).
     support: full
 options:
   path:
