@@ -316,7 +316,7 @@ def main() -> None:
             "watched": {"type": "list", "elements": "dict", "default": []},
             "peers": {"type": "list", "elements": "dict", "default": []},
             "may_differ": {"type": "list", "elements": "str", "choices": list(SIZES), "default": []},
-            "longest_prompt_tokens": {"type": "int", "default": 20480},
+            "longest_prompt_tokens": {"type": "int", "default": 20480, "no_log": False},
             "model": {"type": "str"},
             "api_key": {"type": "str", "no_log": True},
             "api_key_file": {"type": "path", "no_log": False},
