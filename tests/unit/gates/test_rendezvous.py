@@ -61,7 +61,7 @@ def test_a_real_pair_is_equal_and_what_is_auto_is_not_compared(route, info):
     ("name", "argument", "value"),
     [
         ("page_size", "page_size", 64),
-        ("kv_cache_dtype", "kv_cache_dtype", "fp8_e4m3"),  # auto against it: the engine compares the words
+        ("kv_cache_dtype", "kv_cache_dtype", "fp8_e4m3"),  # /route says auto: the engine compares the words
         ("decode_allocation_policy", "disaggregation_decode_allocation_policy", "late"),
         ("disaggregation_transfer_backend", "disaggregation_transfer_backend", "nixl"),
         ("pp_size", "pp_size", 2),
@@ -75,6 +75,14 @@ def test_each_difference_is_seen(route, info, name, argument, value):
     found = told(route, info, own)
     assert found[name].result == "differs"
     assert found[name].decode == value
+
+
+def test_a_decode_that_says_auto_may_have_made_the_same_of_it(route, info):
+    """/route tells what the prefill resolved, /server_info of decode what was asked for."""
+    one = told({**route, "kv_cache_dtype": "fp8_e4m3"}, info, info)["kv_cache_dtype"]
+    assert (one.result, one.why) == ("not compared", "decode says auto, which it resolves itself")
+    own = set_argument(info, "kv_cache_dtype", "fp8_e5m2")
+    assert told({**route, "kv_cache_dtype": "fp8_e4m3"}, info, own)["kv_cache_dtype"].result == "differs"
 
 
 def test_what_the_scheduler_has_after_its_hooks_counts_and_not_what_was_asked_for(route, info):
@@ -137,7 +145,7 @@ def test_the_gate_of_both_roles(pair, look, role, answers, info):
     verdict = rendezvous.check(pair[role], look)
     assert verdict.result == "failed"
     names = ("prefill", "d") if role == "prefill" else ("p", "decode")
-    assert f"page_size is 1 on {names[0]} and 64 on {names[1]}: decode dies of that" in verdict.said
+    assert f"page_size is 1 on {names[0]} and 64 on {names[1]}: decode dies at its first request" in verdict.said
     answers.paths["/server_info"] = (200, set_argument(info, "tp_size", 2))
     assert "name attn_tp_size in pd_may_differ" in rendezvous.check(pair[role], look).said
 
