@@ -14,6 +14,7 @@ _SHOWN = ("kind", "size", "streamed", "hop", "status", "finish_reason", "complet
 _TOLD = (*_SHOWN, "verdict", "said")
 _SIZES = {"page": "longer than a KV page", "chunk": "longer than a prefill chunk"}
 STRIP_PX = 40
+_FEWEST = 16
 
 
 def answers_of(story: Story) -> list[dict[str, Any]]:
@@ -83,7 +84,8 @@ def _strips(rounds: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
     by_series: dict[str, list[Mapping[str, Any]]] = {}
     for item in rounds:
         by_series.setdefault(clean.text(item.get("series"), 60) or "rounds", []).append(item)
-    most = max([len(items) for items in by_series.values()], default=0)
+    # Few rounds are drawn as narrow as many.
+    most = max([_FEWEST, *(len(items) for items in by_series.values())])
     strips = []
     for series, items in by_series.items():
         bars = []

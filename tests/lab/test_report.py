@@ -121,7 +121,7 @@ def test_it_is_right_on_a_phone_and_on_a_desk_in_the_light_and_in_the_dark(
     taken = [
         ("confirmed", 1280, False, 1060),
         ("confirmed", 390, False, 1300),
-        ("rolled-back", 1280, True, 1060),
+        ("rolled-back", 1280, True, 1110),
         ("rolled-back", 390, True, 1300),
         ("probe", 1280, False, 800),
     ]

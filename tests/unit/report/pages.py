@@ -2,8 +2,8 @@
 # Copyright (c) 2026 the pdops authors
 """Stories of real runs, and pages as a parser sees them.
 
-``stories/`` were kept from runs against the lab (so their figures are those of a simulation); of ``probe-failed`` the first four
-rounds are those of ``probe-passed``, and paths of the machine were replaced in all.
+``stories/`` were kept from runs against the lab (so their figures are those of a simulation), with paths of the
+machine replaced, and of probes only the first answers of each hop.
 """
 
 from __future__ import annotations
