@@ -86,6 +86,13 @@ _PLACE = re.compile(
     r")",
     re.IGNORECASE,
 )
+# Keys that are known by their form, whatever stands before them: Hugging Face, OpenAI and its like, GitHub, GitLab,
+# AWS, Slack. The names of models and files that begin so are shorter, or have other characters in them.
+_SHAPES = re.compile(
+    r"(?<![A-Za-z0-9_-])(?:hf_[A-Za-z0-9]{16,}|sk-(?:proj-|ant-)?[A-Za-z0-9_]{20,}|gh[pousr]_[A-Za-z0-9]{20,}"
+    r"|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|AKIA[A-Z0-9]{16}|xox[abprs]-[A-Za-z0-9-]{16,})"
+    r"(?![A-Za-z0-9_])"
+)
 _REFERENCE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|\{[A-Za-z_][A-Za-z0-9_]*\}|[0-9@*#])")
 _BARE = re.compile(r"[^\s\\'\"$`;&|<>(),}\]]+")
 _ENDS = " \t\r\n;&|<>()"
@@ -98,7 +105,8 @@ def mask_text(text: str) -> str:
     commented-out ones), assignments in front of a command, ``--api-key X`` and ``--api-key=X`` style
     options, ``"api_key": "X"`` pairs, behind ``Authorization:`` and ``Bearer``, and as the password in a URL;
     bare or in any quotes, which stay. A value that only names a variable (``$HF_TOKEN``) stays, since it tells
-    nothing. A value of six or more characters is masked wherever else it stands in the text.
+    nothing. A value of six or more characters is masked wherever else it stands in the text, and so is what has the
+    form of a well-known provider's key.
     """
     spans: list[tuple[int, int]] = []
     values: set[str] = set()
@@ -129,7 +137,7 @@ def mask_text(text: str) -> str:
     for value in sorted(values, key=len, reverse=True):
         if len(value) >= _SHORTEST_REPEATED and value.strip("*"):
             masked = masked.replace(value, MASK)
-    return masked
+    return _SHAPES.sub(MASK, masked)
 
 
 def mask_env(env: Mapping[str, str]) -> dict[str, str]:

@@ -14,6 +14,9 @@ from ..knobs import mask_text
 from ..listeners import Listener, listeners
 from ..pdops_error import PdopsError
 from ..processes import age_s, arguments, executable, read_process
+from ..script_views import masked_beside
+from ..store.atomic import read_regular
+from ..store.backups import MOST_BYTES
 from .base import ServiceManager, Stopped, UnitStatus, take_down
 from .draining import Drain
 
@@ -170,9 +173,14 @@ def _note_stop(result: Dict[str, Any], stopped: Stopped, drain: Drain) -> None:
     result["lost"] = drain.at_end if stopped.killed else (0 if drain.at_begin is not None else None)
 
 
-def masked_lines(lines: Sequence[str]) -> List[str]:
-    """Log lines with the values of keys masked."""
-    return mask_text("\n".join(lines)).split("\n") if lines else []
+def masked_lines(lines: Sequence[str], serve_script: Optional[str] = None) -> List[str]:
+    """Log lines with the values of keys masked; those that ``serve_script`` holds, also where they stand by themselves."""
+    text = "\n".join(lines)
+    try:
+        beside = [read_regular(serve_script, MOST_BYTES)] if serve_script else []
+    except PdopsError:
+        beside = []
+    return masked_beside(beside, mask_text(text)).split("\n") if lines else []
 
 
 def _refuse_foreign(request: Request, found: Sequence[Listener]) -> None:

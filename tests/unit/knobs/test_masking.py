@@ -101,3 +101,23 @@ def test_no_secret_in_any_quotes_is_left(secret: str, form: str) -> None:
     assert secret not in masked
     assert quoted.strip("'\"") not in masked
     assert masked.endswith("\nexec python\n")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "hf_exampleexampleexample",
+        "sk-proj-0123456789abcdefghij",
+        "ghp_0123456789abcdefghijABCDEFGHIJ012345",
+        "AKIAABCDEFGHIJKLMNOP",
+    ],
+)
+def test_keys_of_a_known_form_are_masked_where_nothing_names_them(key: str) -> None:
+    assert mask_text(f"401 for {key}, see log\n{key}") == f"401 for {MASK}, see log\n{MASK}"
+
+
+@pytest.mark.parametrize(
+    "text", ["hf_cache", "/models/hf_checkpoint_converted_2025", "risk-averse", "sk-learn", "SGLANG_hf_x"]
+)
+def test_what_only_begins_like_a_key_stays(text: str) -> None:
+    assert mask_text(text) == text
