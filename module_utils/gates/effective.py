@@ -4,17 +4,22 @@
 
 from __future__ import annotations
 
+import os
+import time
+from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..knobs import MASK, check_name, is_secret
 from ..pdops_error import PdopsError
+from ..processes import ProcessId, age_s
 from ..services.base import ServiceManager, UnitStatus
-from .base import Look, Target, Verdict, failed, passed, pending, unseen
+from .base import PASSED, Look, Target, Verdict, failed, passed, pending, unseen
 from .engine_info import NO_ENV_VARS, env_vars, server_info
 from .evidence import ABSENT, SET, UNKNOWN, Finding, find, finding_dict, look_at, own_env_vars
 
 SERVER_INFO_S = 5.0
 TO_SEE = "SPT_NOENV=1 in the serve script keeps it whole"
+CLOCKS_S = 2.0  # a change this soon after the start may be of before it, by another clock
 MANY = 3  # more knobs than that are counted and not listed
 
 
@@ -89,7 +94,23 @@ def check(target: Target, look: Look) -> Verdict:
         why = NO_ENV_VARS if info is not None and own is None else why
     findings = {name: find(name, sources, own, why) for name in sorted(wanted)}
     processes = {"main_pid": sources.main_pid, "scheduler_pids": list(sources.scheduler_pids)}
-    return judge(wanted, findings, named, processes, why if engine and own is None else "")
+    verdict = judge(wanted, findings, named, processes, why if engine and own is None else "")
+    late_s = 0.0 if named or target.serve_script is None else _changed_after_start_s(target.serve_script, main)
+    if verdict.result != PASSED or late_s < CLOCKS_S:
+        return verdict
+    said = (
+        f"{verdict.said}; the serve script was changed {late_s:.0f} s after this process had started, "
+        "and only its knobs are compared: its flags may not be in effect"
+    )
+    return replace(verdict, said=said, evidence={**verdict.evidence, "script_changed_after_start_s": round(late_s, 1)})
+
+
+def _changed_after_start_s(path: str, main: ProcessId) -> float:
+    """By how many seconds the content of the script is younger than the process; negative when it is older."""
+    try:
+        return os.stat(path).st_mtime - (time.time() - age_s(main.started_ticks))
+    except OSError:
+        return 0.0
 
 
 def judge(

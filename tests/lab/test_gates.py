@@ -261,6 +261,7 @@ def test_open_breakers_are_waited_out_and_closed(faults: Gated) -> None:
     state = faults.climb("lab-router", ["unit", "router", "completion"], timeout_s=25)
     assert state.outcome == "passed", state.results
     assert state.results[1].seconds > 0.5
+    assert state.results[1].evidence["waited_for_breaker_s"] > 0.3
     states, _why = breakers(str(router.metrics_url), 2.0)
     assert set((states or {}).values()) == {"closed"}
 
@@ -304,16 +305,16 @@ def test_transfers_that_fail_and_metrics_that_are_off(faults: Gated) -> None:
     time.sleep(0.3)
     state = faults.climb("lab-router", ROUTER)
     assert (state.outcome, found(state)[-1]) == ("passed", ("transfer", "not-observable"))
-    target = faults.targets["lab-router"]
-    state = run_ladder(target, ROUTER, None, 12.0, remaining_s=12.0, manager=faults.manager, required=["transfer"])
-    assert state.outcome == "failed"
-    assert "lab-prefill has no /metrics: put --enable-metrics" in state.results[-1].said
+    ran = faults.lab.play("verify.yml", "-e", "pd_require_gates=transfer")
+    assert ran.rc == 2
+    assert "lab-router: gate transfer is not observable, and is required" in ran.words
+    assert "lab-prefill has no /metrics: put --enable-metrics into its serve script" in ran.words
 
     # So often that the router gives up once: the gate waits, tells what it saw, and judges the requests that passed.
     faults.lab.lab("fault", "--clear")
     faults.fault("transfer_fail_times=5")
     time.sleep(0.3)
-    gates = ["completion", "transfer"]
+    gates, target = ["completion", "transfer"], faults.targets["lab-router"]
     state = run_ladder(target, gates, None, 0.0, remaining_s=12.0, manager=faults.manager)
     assert found(state) == [("completion", "pending")], state.results
     assert "num_transfer_failed_reqs_total of lab-decode stepped by 5" in state.results[-1].said

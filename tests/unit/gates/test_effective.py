@@ -310,6 +310,14 @@ def test_the_gate_takes_its_expectations_from_the_serve_script(start, answers, t
     assert verdict.result == "passed", verdict
     assert set(verdict.evidence["knobs"]) == {KNOB}
     assert verdict.evidence["expected_from"] == "serve script"
+    assert "cannot be seen: /server_info answers 404" in verdict.said
+    assert "script_changed_after_start_s" not in verdict.evidence
+    later = time.time() + 60
+    os.utime(script, (later, later))
+    verdict = effective.check(given, engine_look(run, look))
+    assert verdict.result == "passed"
+    assert "its flags may not be in effect" in verdict.said
+    assert verdict.evidence["script_changed_after_start_s"] > 50
     script.write_text(f"export {KNOB}=640\nexec sglang\n")
     assert effective.check(given, engine_look(run, look)).result == "failed"
     nothing = effective.check(target(), engine_look(run, look))
