@@ -129,6 +129,18 @@ def test_a_confirmed_change_that_wrote_other_scripts_only(path: Path, put: Put, 
         place(ScriptRequest(str(path), base, CONFIRMED, comparison=later), store, True)
 
 
+def test_what_a_change_found_is_not_what_it_left(path: Path, put: Put, store: Store) -> None:
+    by_hand = path.read_bytes().replace(b"--page-size 64", b"--page-size 32")
+    path.write_bytes(by_hand)
+    # a change that was rolled back: what it found, which is by hand, is stored with its id and there again
+    base = rendered_base(launch("decode"))
+    place(ScriptRequest(str(path), base, {**CONFIRMED, "SGLANG_C": "1"}, change_id="deploy-2"), store, False)
+    path.write_bytes(by_hand)
+    later = Comparison(CONFIRMED, "set-of-another-instance")
+    with pytest.raises(PdopsError, match="beside its knobs"):
+        place(ScriptRequest(str(path), base, CONFIRMED, comparison=later), store, True)
+
+
 def test_without_a_script_everything_is_applied(put: Put, path: Path) -> None:
     path.unlink()
     assert put({"SGLANG_A": "5"}).plan.decisions == ()

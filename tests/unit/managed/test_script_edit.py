@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -218,6 +219,7 @@ def base_with(old: str, new: str) -> bytes:
         ({"base": base_with("exec python", "python")}, "would not end in exec"),
         ({"base": base_with("exec python", "if true; then exec python") + b"fi\n"}, "would not end in exec"),
         ({"base": base_with("set -euo pipefail", "if")}, "the rendered script cannot be read: line 4"),
+        ({"base": base_with("set -euo pipefail", "[[ x =~ ( ]]")}, "is no valid bash, so it was not written"),
         ({"base": base_with("--enable-metrics", "--api-key sk-geheim")}, "would have a secret in line 23"),
         ({"base": base_with("export SPT_NOENV=1", "export SPT_NOENV=1\nexport HF_TOKEN=hf_geheim")}, "would have a secret in line 9 "),
         ({"base": base_with("export SPT_NOENV=1", "export SPT_NOENV=1\nexport HF_TOKEN=$X")}, "would export HF_TOKEN in line 9"),
@@ -311,3 +313,28 @@ def test_a_kill_while_a_script_is_made_leaves_it_whole_or_absent(
     left = any("was left by a write that a crash cut short" in warning for warning in done.plan.warnings)
     assert left is (point != "unlink")
     assert put({KNOB: "640"}).plan.changed
+
+
+def test_what_cannot_be_made_after_all_is_no_version(
+    put: Put, store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.rename
+
+    def full(source: str, target: str) -> None:
+        if target == str(path):
+            raise OSError(errno.EDQUOT, "Disk quota exceeded")
+        real(source, target)
+
+    monkeypatch.setattr(os, "rename", full)
+    with pytest.raises(PdopsError, match="could not be made: the disk quota is used up"):
+        put()
+    assert store.versions(str(path)) == [] and list(path.parent.iterdir()) == [] and store.journal() == []
+
+
+def test_a_block_is_written_anew_when_it_is_said(put: Put, path: Path) -> None:
+    put({"SGLANG_B": "1", "SGLANG_A": "2"})
+    path.write_bytes(path.read_bytes().replace(b"export SGLANG_B=1\n", b"ulimit -l unlimited\nexport SGLANG_B=1 # x\n"))
+    with pytest.raises(PdopsError, match="keep_block=false"):
+        put({"SGLANG_A": "2", "SGLANG_B": "1"})
+    put({"SGLANG_A": "2", "SGLANG_B": "1"}, keep_block=False)
+    assert path.read_bytes() == rendered("decode", {"SGLANG_A": "2", "SGLANG_B": "1"})
