@@ -134,7 +134,7 @@ def test_what_a_change_found_is_not_what_it_left(path: Path, put: Put, store: St
     path.write_bytes(by_hand)
     # a change that was rolled back: what it found, which is by hand, is stored with its id and there again
     base = rendered_base(launch("decode"))
-    place(ScriptRequest(str(path), base, {**CONFIRMED, "SGLANG_C": "1"}, change_id="deploy-2"), store, False)
+    place(ScriptRequest(str(path), base, {"SGLANG_A": "5"}, change_id="deploy-2"), store, False)
     path.write_bytes(by_hand)
     later = Comparison(CONFIRMED, "set-of-another-instance")
     with pytest.raises(PdopsError, match="beside its knobs"):
