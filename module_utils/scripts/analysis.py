@@ -27,7 +27,7 @@ class Analysis(NamedTuple):
     text: str
     statements: list[Statement]
     places: tuple[Place, ...]  # in the order of the file, all states
-    unexported: tuple[Place, ...]  # plain assignments of names that are not exported
+    unexported: tuple[Place, ...]  # assignments and exports without effect on what is exported
     variables: dict[str, Variable]  # at the engine's start
     starts: tuple[Start, ...]
     final: Optional[Start]  # the start that decides, if there is one
@@ -129,7 +129,7 @@ def _walked(text: str, statements: list[Statement], grammar: Grammar) -> Analysi
         starts = ()
         last = walk.order
     places = [place for place in walk.places.values() if place.shown]
-    unexported = tuple(place for place in walk.places.values() if not place.shown and place.value_start >= 0)
+    unexported = tuple(place for place in walk.places.values() if not place.shown)
     for variable in variables.values():
         if variable.exported is not False:
             # what a command such as read gives to an exported name

@@ -14,7 +14,7 @@ from typing import Callable, NamedTuple, Optional
 
 from .commands import Commands
 from .nodes import Command, Compound, Pipeline, Simple, Statement
-from .state import Variable, unknown
+from .state import Variable, joined, unknown
 
 # A script of any honest size needs far fewer; the bound is against functions that call each other.
 _MOST_STEPS = 200_000
@@ -42,6 +42,7 @@ class Walk(Commands):
         self.guessing = guessing
         self.frames: list[tuple[str, dict[str, Variable]]] = []  # functions on the way, with what their locals hide
         self.functions: dict[str, tuple[Compound, bool]] = {}  # the body, and whether the definition is conditional
+        self.perhaps: set[tuple[int, str]] = set()  # names that are local in a function on some ways only
         self.called: set[str] = set()
         self.final: Optional[Start] = None
         self.starts: list[Start] = []
@@ -91,10 +92,11 @@ class Walk(Commands):
             return
         before = (self.dead, self.ended, self.left)
         self.dead = True
-        mark = self.state.mark()
+        mark, hidden = self.state.mark(), self._hidden()
         for statement in rest:
             self._statement(statement)
         self.state.undo(mark)
+        self._hide(hidden)
         self.dead, self.ended, self.left = before
 
     def _statement(self, statement: Statement) -> None:
@@ -131,9 +133,10 @@ class Walk(Commands):
         """In a subshell: nothing of it reaches the script."""
         before = (self.ended, self.left, self.allexport, self.nounset)
         self.subshell += 1
-        mark = self.state.mark()
+        mark, hidden = self.state.mark(), self._hidden()
         run()
         self.state.undo(mark)
+        self._hide(hidden)
         self.subshell -= 1
         self.ended, self.left, self.allexport, self.nounset = before
 
@@ -145,11 +148,15 @@ class Walk(Commands):
         left = self.left
         self.conditional += 1
         tag = hash((guard, self.state.mentioned(guard)))
+        hidden = self._hidden()
+        found: dict[str, Variable] = dict(hidden)
         for way in ways:
             mark = self.state.mark()
+            self._hide(hidden)
             self.left = ""
             way()
             changed = self.state.undo(mark)
+            found = {**self._hidden(), **found}
             if not self.ended:
                 outcomes.append(changed)
                 after.append((self.allexport, self.nounset))
@@ -159,6 +166,8 @@ class Walk(Commands):
             self.allexport, self.nounset = switches
         self.conditional -= 1
         self.left = left
+        self._hide(found)
+        self.perhaps.update((len(self.frames), name) for name in found if name not in hidden)
         if not outcomes:
             self.ended = True
             return
@@ -257,6 +266,15 @@ class Walk(Commands):
     def frame(self) -> Optional[tuple[str, dict[str, Variable]]]:
         return self.frames[-1] if self.frames else None
 
+    def _hidden(self) -> dict[str, Variable]:
+        """What the locals of the function on the way hide, as it is now."""
+        return dict(self.frames[-1][1]) if self.frames else {}
+
+    def _hide(self, hidden: dict[str, Variable]) -> None:
+        if self.frames:
+            self.frames[-1][1].clear()
+            self.frames[-1][1].update(hidden)
+
     def is_function(self, name: str) -> bool:
         return name in self.functions
 
@@ -280,8 +298,13 @@ class Walk(Commands):
             self.statements(function.branches[0].body)
             self.left = left
             self.frames.pop()
+            depth = len(self.frames) + 1
             for local, before in hidden.items():
+                if (depth, local) in self.perhaps:
+                    # on the way on which it was not local, it is what it was made since
+                    before = joined(before, [before, self.state.get(local)])
                 self.state.put(local, before)
+            self.perhaps = {each for each in self.perhaps if each[0] != depth}
 
         if maybe:
             self.branches([run], covered=False, guard="")

@@ -87,6 +87,7 @@ def test_lines_that_are_only_the_knobs_own(before: str, after: str) -> None:
         ("export A=1 # x\n# c\n", "export A=2 # x\n# d\n", [("-", 2, "# c"), ("+", 2, "# d")]),
         ("export A=1\n", "echo; export A=1\n", [("+", 1, "echo; export A=1")]),
         ("cat <<E\nexport A=1\nE\n", "cat <<E\nexport A=2\nE\n", [("-", 2, "export A=1"), ("+", 2, "export A=2")]),
+        ("for x in 1; do break; export A; done\n", "export A=5\nfor x in 1; do break; export A; done\n", []),
         ("x & export A\n", "x & export A=5\n", []),
         ("x & export A=1\n", "y & export A=5\n", [("-", 1, "x & export A=1"), ("+", 1, "y & export A=5")]),
         ("export B=1 A=1\r\n", "export B=1 A=5 #\r\n", []),

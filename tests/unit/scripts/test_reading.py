@@ -235,3 +235,21 @@ def test_a_word_over_two_lines_is_joined_before_all_else(word: str, value: objec
 @pytest.mark.parametrize("line", ["export A\\\n=1", "A=$\\\n(echo 1)", "i\\\nf true; then A=1; fi", "A\\\n=1"])
 def test_a_word_that_its_second_line_makes_another_is_refused(line: str) -> None:
     assert read_script(f"{line}\nexec python3 -m sglang.launch_server\n".encode()).refusal
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        ("declare -x A=1 & A=0", "0"),
+        ("(local A=1); A=0", "0"),
+        ("local A=1 | true; A=0", "0"),
+        ("local A=1; A=0", "5"),
+        ("if [ $# = 0 ]; then local A=1; fi; A=0", None),
+        ("for x in $X; do local A=1; done; A=0", None),
+        ("[ -n $X ] && local A; A=0", None),
+        ("for x in 1 2; do local y=$x; done; local A=0", "5"),
+    ],
+)
+def test_a_name_that_is_local_on_some_ways_only(body: str, value: object) -> None:
+    reading = read_script(f"export A=5\nf() {{\n{body}\n}}\nf\nexec python3 -m sglang.launch_server\n".encode())
+    assert reading.value("A") == value
