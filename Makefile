@@ -33,9 +33,13 @@ bench: ## ratios, measured in one run
 	@tools/setup lab dev
 	@tools/bench
 
+pictures: ## the pictures in docs/pictures, from runs on the lab (wants Chromium)
+	@tools/setup lab dev
+	@tools/pictures
+
 clean: ## end everything the lab started and remove what was built
 	@if [ -x .venv/bin/python ]; then for lab in .lab .lab-*; do [ -d "$$lab" ] && .venv/bin/python -m lab down --dir "$$lab" || :; done; fi
 	@rm -rf .lab .lab-* build .cache .mypy_cache .ruff_cache .pytest_cache
 	@echo "clean: the lab is down and nothing built is left (.venv stays; rm -r .venv removes it)"
 
-.PHONY: help setup demo test lint test-real bench clean
+.PHONY: help setup demo test lint test-real bench pictures clean
