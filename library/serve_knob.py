@@ -34,7 +34,8 @@ options:
     description:
       - Names of knobs, each with a value that is a string or an integer. YAML's bare V(yes) or V(1.5) are refused, quote them.
         YAML makes V(8) of a bare V(010) before anybody sees it, so quote that too.
-      - With O(state=present) an empty text makes the knob empty, as C(export NAME=), and a null value unsets it. With O(state=absent) values must be null or empty.
+      - With O(state=present) an empty text makes the knob empty, as C(export NAME=), and a null value unsets it.
+        With O(state=absent) values must be null or empty.
       - With O(state=restored) a null value means whatever the source has; another value must be the one that the source has.
     type: dict
     default: {}

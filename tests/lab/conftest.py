@@ -23,12 +23,12 @@ from lab.runner import rpc
 ROOT = Path(__file__).resolve().parents[2]
 KNOB = "SGLANG_SM120_MMA_TARGET_CTAS"
 LINE = f"export {KNOB}=512   # A/B: +12.8% at C64, +5.7% at C96\n"
-#: Leases of seconds, so that a dead controller is noticed within a test's patience.
+#: Leases of seconds, so that a dead controller is noticed within a test's patience; long enough for a machine under load.
 QUICK = (
     "-e",
-    "change_step_budget_s=3",
+    "change_step_budget_s=6",
     "-e",
-    "change_lease_slack_s=1",
+    "change_lease_slack_s=2",
     "-e",
     "pd_load_timeout_s=10",
     "-e",

@@ -2,6 +2,7 @@
 # Copyright (c) 2026 the pdops authors
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import signal
@@ -105,7 +106,8 @@ def test_descendants(run):
     assert is_shell(child.pid)
     assert not is_shell(os.getpid())
     for pid in descendants([child.pid], process_table()):
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # a shell ends by itself when its child does
+            os.kill(pid, signal.SIGKILL)
 
 
 def environ_of(run, *command, **environment):
