@@ -26,6 +26,7 @@ _EXPORTED = re.compile(r"\b(?:export|unset)[ \t]+(?:-[a-z]+[ \t]+)*([A-Za-z_][A-
 _OPERATOR = re.compile(r"[0-9]*[<>&|]+[ \t]*")
 _HARMLESS = re.compile(r"[0-9]*(?:>>?[ \t]*/dev/null|>&[ \t]*[0-9]|<<)")
 _NO_ARITHMETIC = re.compile(r"\$\(\([^)]*(?:[\\';`.]|(?<!\[)@|(?<!\{)#)")
+_EXPANSION = re.compile(r"\$\w+|\$[@*]|\$\{[^}]*\}|\$\([^)]*\)|`[^`]*`")
 _MAY_VANISH = re.compile(r"(?:\$\w+|\$[@*]|\$\{[^}]*\}|`[^`]*`)*(?:\$\(.*\))?\Z", re.DOTALL)
 _DECLARING = ("declare", "typeset", "local", "readonly")
 _TELLING = ("export", "declare", "typeset", "local", "readonly", "unset", "set", "eval")
@@ -84,6 +85,8 @@ class Commands(Exports):
         if name is None:
             self._external(command, words)
             self.call_any()
+            if _EXPANSION.sub("", words[0].raw).strip("'\"") in _TELLING:
+                self.refuse(words[0].start, f"Whether {words[0].raw} is a command that exports is only known in a run.")
             if len(words) > 1 and _MAY_VANISH.match(words[0].raw) and self._counts(words[1]):
                 self.branches([partial(self._obeyed, command, words[1:])], covered=False, guard=words[0].raw)
             return

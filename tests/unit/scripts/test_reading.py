@@ -253,3 +253,8 @@ def test_a_word_that_its_second_line_makes_another_is_refused(line: str) -> None
 def test_a_name_that_is_local_on_some_ways_only(body: str, value: object) -> None:
     reading = read_script(f"export A=5\nf() {{\n{body}\n}}\nf\nexec python3 -m sglang.launch_server\n".encode())
     assert reading.value("A") == value
+
+
+@pytest.mark.parametrize("word", ["``export", "$X'export'", "un$(x)set"])
+def test_a_word_that_may_become_export_is_refused(word: str) -> None:
+    assert read_script(f"{word} A=1\nexec python3 -m sglang.launch_server\n".encode()).refusal
