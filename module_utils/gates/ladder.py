@@ -125,20 +125,37 @@ def default_required(target: Target, gates: Sequence[str]) -> Set[str]:
     return set(gates) - unseen
 
 
-def _checks() -> Dict[str, Callable[[Target, Look], Verdict]]:
-    from . import completion, effective, http_gates, rendezvous, router, transfer
+def _check_of(gate: str) -> Callable[[Target, Look], Verdict]:
+    """The check of one gate. Each is imported when it is reached: a machine compiles what is sent to it at every slice."""
+    if gate == "unit":
+        return unit.check
+    if gate == "port":
+        return unit.check_port
+    if gate == "health":
+        from . import http_gates
 
-    return {
-        "unit": unit.check,
-        "port": unit.check_port,
-        "bootstrap": rendezvous.check_bootstrap,
-        "health": http_gates.check_health,
-        "rendezvous": rendezvous.check,
-        "effective": effective.check,
-        "router": router.check,
-        "completion": completion.check,
-        "transfer": transfer.check,
-    }
+        return http_gates.check_health
+    if gate in ("bootstrap", "rendezvous"):
+        from . import rendezvous
+
+        return rendezvous.check_bootstrap if gate == "bootstrap" else rendezvous.check
+    if gate == "effective":
+        from . import effective
+
+        return effective.check
+    if gate == "router":
+        from . import router
+
+        return router.check
+    if gate == "completion":
+        from . import completion
+
+        return completion.check
+    if gate == "transfer":
+        from . import transfer
+
+        return transfer.check
+    raise PdopsError(f"there is no gate {gate!r}; there are {', '.join(GATES)}")
 
 
 def run_ladder(
@@ -170,12 +187,11 @@ def run_ladder(
     look = Look(manager, memory, begin + remaining_s, dict(expectations) if expectations is not None else None)
     look.gates = tuple(gates)
     results = [result for result in state.results if result.result != PENDING]
-    checks = _checks()
     poll_s = FIRST_POLL_S
     while True:
         gate = gates[len(results)]
         look.done = tuple(result.gate for result in results if result.result == PASSED)
-        verdict = _watched_check(gate, checks[gate], target, look)
+        verdict = _watched_check(gate, _check_of(gate), target, look)
         now = uptime_s()
         result = GateResult(gate, verdict.result, verdict.said, verdict.evidence, max(0.0, now - memory["gate_since"]))
         if verdict.result == PENDING:

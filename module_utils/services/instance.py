@@ -14,9 +14,6 @@ from ..knobs import mask_text
 from ..listeners import Listener, listeners
 from ..pdops_error import PdopsError
 from ..processes import age_s, arguments, executable, read_process
-from ..script_views import masked_beside
-from ..store.atomic import read_regular
-from ..store.backups import MOST_BYTES
 from .base import ServiceManager, Stopped, UnitStatus, take_down
 from .draining import Drain
 
@@ -175,12 +172,21 @@ def _note_stop(result: Dict[str, Any], stopped: Stopped, drain: Drain) -> None:
 
 def masked_lines(lines: Sequence[str], serve_script: Optional[str] = None) -> List[str]:
     """Log lines with the values of keys masked; those that ``serve_script`` holds, also where they stand by themselves."""
-    text = "\n".join(lines)
+    if not lines:
+        return []
+    text = mask_text("\n".join(lines))
+    if serve_script is None:
+        return text.split("\n")
+    # Only a failure shows a log, and reading scripts is the larger half of what a module on a machine compiles.
+    from ..script_views import masked_beside
+    from ..store.atomic import read_regular
+    from ..store.backups import MOST_BYTES
+
     try:
-        beside = [read_regular(serve_script, MOST_BYTES)] if serve_script else []
+        beside = [read_regular(serve_script, MOST_BYTES)]
     except PdopsError:
         beside = []
-    return masked_beside(beside, mask_text(text)).split("\n") if lines else []
+    return masked_beside(beside, text).split("\n")
 
 
 def _refuse_foreign(request: Request, found: Sequence[Listener]) -> None:
