@@ -25,6 +25,10 @@ lint: ## ansible-lint, yamllint, ruff, mypy, shellcheck
 	@tools/setup lab dev
 	@tools/lint
 
+molecule: ## real systemd hosts over ssh in podman, as root (S=scenario, default: default)
+	@tools/setup lab dev molecule
+	@tools/molecule $(or $(S),default)
+
 test-real: ## the real SGLang pair on CPU behind the real router (2.7 GB of packages)
 	@tools/setup lab dev
 	@tools/test-real
@@ -42,4 +46,4 @@ clean: ## end everything the lab started and remove what was built
 	@rm -rf .lab .lab-* build .cache .mypy_cache .ruff_cache .pytest_cache
 	@echo "clean: the lab is down and nothing built is left (.venv stays; rm -r .venv removes it)"
 
-.PHONY: help setup demo test lint test-real bench pictures clean
+.PHONY: help setup demo test lint molecule test-real bench pictures clean

@@ -14,6 +14,7 @@ from ..processes import ProcessId, is_alive, kill_all
 
 POLL_S = 0.05
 SETTLE_S = 1.0  # a process that dies sooner after its start is a failed start
+PROCESS_S = 30.0  # from a start to a main process, where nothing is to be done before it
 REAP_S = 2.0
 KILL_S = 15.0  # SIGKILL to gone: a process with 100 GB of pinned memory takes seconds to be taken down
 
@@ -119,20 +120,22 @@ def signal_name(number: int) -> str:
         return str(number)
 
 
-def settle(manager: ServiceManager, unit: str, settle_s: Optional[float] = None) -> UnitStatus:
+def settle(
+    manager: ServiceManager, unit: str, settle_s: Optional[float] = None, process_s: float = PROCESS_S
+) -> UnitStatus:
     """Wait until the unit has a main process, then watch for settle_s (default SETTLE_S) that it lives.
 
     Raises PdopsError with details ``exit_code`` and ``log_tail`` when it died, and
-    when no process came up within 30 s.
+    when no process came up within process_s.
     """
-    deadline = time.monotonic() + 30.0
+    deadline = time.monotonic() + process_s
     status = manager.status(unit)
     while not status.running:
         if status.state in ("failed", "inactive") or status.retrying:
             raise died(manager, status)
         if time.monotonic() > deadline:
             raise PdopsError(
-                f"{unit} has no main process 30 s after its start ({manager.name} says {status.detail}): "
+                f"{unit} has no main process {process_s:g} s after its start ({manager.name} says {status.detail}): "
                 "look at its log",
                 log_tail=manager.log_tail(unit, 20),
             )

@@ -13,13 +13,13 @@ from typing import Dict, List, Optional, Sequence, Set
 
 from ..pdops_error import PdopsError
 from ..processes import ProcessId, age_s, alive, read_process
-from .base import KILL_S, POLL_S, Stopped, UnitStatus, exit_words, settle, take_down, tidy_lines
+from .base import KILL_S, POLL_S, PROCESS_S, Stopped, UnitStatus, exit_words, settle, take_down, tidy_lines
 
 RUN_FOLDER = "/run/systemd/system"  # sd_booted(3): it is there exactly when systemd is the init of this machine
 CGROUP_ROOTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified")
 _PROPERTIES = (
     "LoadState,LoadError,ActiveState,SubState,Result,MainPID,ExecMainPID,ExecMainCode,ExecMainStatus,InvocationID,"
-    "ControlGroup,NRestarts,NeedDaemonReload,Job,FragmentPath"
+    "ControlGroup,NRestarts,NeedDaemonReload,Job,FragmentPath,TimeoutStartUSec,TimeoutStopUSec"
 )
 _STATES = {
     "active": "active",
@@ -32,6 +32,18 @@ _STATES = {
     "maintenance": "failed",
 }
 _EXITED, _KILLED, _DUMPED = 1, 2, 3  # waitid(2): what ExecMainCode holds
+_UNITS_S = {
+    "y": 31557600,
+    "month": 2629800,
+    "w": 604800,
+    "d": 86400,
+    "h": 3600,
+    "min": 60,
+    "s": 1,
+    "ms": 1e-3,
+    "us": 1e-6,
+}
+LONGEST_WAIT_S = 3600.0  # where the unit file says infinity
 
 
 def refuse_without_systemd() -> None:
@@ -124,10 +136,12 @@ class Systemd:
         )
 
     def start(self, unit: str, settle_s: Optional[float] = None) -> UnitStatus:
-        found = self._show(unit)
-        # A unit that was restarted often by hand hits its start limit (systemd#10529); both of these are harmless.
-        if found["ActiveState"] == "failed" or found.get("Result") == "start-limit-hit":
-            self._systemctl("reset-failed", unit)
+        found = self._wait_out_stop(unit, self._show(unit))
+        # Starts by hand count too (systemd#10529), and nothing shows that they are used up before one is refused. A unit
+        # that systemd has not loaded has nothing to reset and says so by an error.
+        done = self._run("systemctl", "reset-failed", unit)
+        if done.returncode != 0 and found["ActiveState"] == "failed":
+            raise PdopsError(f"systemctl reset-failed {unit} was refused: {_reason(done.stderr)}")
         if found.get("NeedDaemonReload") == "yes":
             done = self._run("systemctl", "daemon-reload", timeout_s=120.0)
             if done.returncode != 0:
@@ -138,7 +152,33 @@ class Systemd:
         found = self._show(unit)
         if found["ActiveState"] == "inactive":
             raise self._not_started(unit, found, since)
-        return settle(self, unit, settle_s)
+        try:
+            return settle(self, unit, settle_s, max(PROCESS_S, _span_s(found.get("TimeoutStartUSec")) + KILL_S))
+        except PdopsError as error:
+            raise self._of_run(error, unit, found.get("InvocationID", "")) from None
+
+    def _wait_out_stop(self, unit: str, found: Dict[str, str]) -> Dict[str, str]:
+        """Until a stop that somebody else began is over: a start meanwhile would be judged by the old process."""
+        allowed_s = _span_s(found.get("TimeoutStopUSec")) + KILL_S
+        deadline = time.monotonic() + allowed_s
+        while _STATES.get(found["ActiveState"]) == "deactivating":
+            if time.monotonic() >= deadline:
+                raise PdopsError(
+                    f"{unit} was not started: it is still stopping ({found.get('SubState')}) after {allowed_s:.0f} s, "
+                    f"longer than its TimeoutStopSec: see systemctl status {unit}"
+                )
+            time.sleep(POLL_S)
+            found = self._show(unit)
+        return found
+
+    def _of_run(self, error: PdopsError, unit: str, run: str) -> PdopsError:
+        """The error with exit code and journal of the run that died, when Restart= has begun the next one since."""
+        if not run or self._show(unit).get("InvocationID") == run:
+            return error
+        lines = self._journal(_of_invocation(run), 200)
+        code = _exit_in(lines)
+        said = f"{unit} died at once after its start: {exit_words(code)}; systemd has started it again since"
+        return PdopsError(said, exit_code=code, log_tail=lines[-20:])
 
     def _not_started(self, unit: str, found: Dict[str, str], since: float) -> PdopsError:
         """Why a unit is inactive although systemctl returned 0 and Result is success.
@@ -240,20 +280,12 @@ class Systemd:
         code = _exit_code(self._show(unit))
         if code is not None:
             return code
-        for line in reversed(self.log_tail(unit, 200, all_runs=True)):
-            match = re.search(r"Main process exited, code=(exited|killed|dumped), status=(\d+)", line)
-            if match:
-                return int(match.group(2)) if match.group(1) == "exited" else -int(match.group(2))
-        return None
+        return _exit_in(self.log_tail(unit, 200, all_runs=True))
 
     def log_tail(self, unit: str, lines: int, all_runs: bool = False) -> List[str]:
         """The journal of the unit's last run: what its processes wrote and what systemd said about it."""
         invocation = "" if all_runs else self._show(unit).get("InvocationID", "")
-        if invocation:
-            match = [f"_SYSTEMD_INVOCATION_ID={invocation}", "+", f"INVOCATION_ID={invocation}"]
-        else:
-            match = ["-u", unit]
-        return self._journal(match, lines)
+        return self._journal(_of_invocation(invocation) if invocation else ["-u", unit], lines)
 
     def _journal(self, match: Sequence[str], lines: int) -> List[str]:
         try:
@@ -273,6 +305,28 @@ def _reason(stderr: bytes) -> str:
     if re.search(r"(?i)authentication|access denied|not permitted|permission", text):
         text += " (run with become: true)"
     return text
+
+
+def _of_invocation(run: str) -> List[str]:
+    """For journalctl: what the processes of a run wrote, and what systemd said about it."""
+    return [f"_SYSTEMD_INVOCATION_ID={run}", "+", f"INVOCATION_ID={run}"]
+
+
+def _exit_in(lines: Sequence[str]) -> Optional[int]:
+    """The exit code in the last line in which systemd told one."""
+    for line in reversed(lines):
+        match = re.search(r"Main process exited, code=(exited|killed|dumped), status=(\d+)", line)
+        if match:
+            return int(match.group(2)) if match.group(1) == "exited" else -int(match.group(2))
+    return None
+
+
+def _span_s(text: Optional[str]) -> float:
+    """A time span as systemctl shows it (``1min 30s``, ``infinity``; systemd.time(7)), at most LONGEST_WAIT_S."""
+    words = re.findall(r"([\d.]+)([a-z]+)", text or "")
+    if not words:
+        return LONGEST_WAIT_S if text == "infinity" else 0.0
+    return min(LONGEST_WAIT_S, sum(float(number) * _UNITS_S.get(unit, 0.0) for number, unit in words))
 
 
 def _number(text: Optional[str], otherwise: int) -> int:

@@ -204,7 +204,8 @@ def main() -> int:
         return start(unit) if verb == "start" else stop(unit)
     if verb == "reset-failed":
         with state(unit) as found:
-            found.update(ActiveState="inactive", SubState="dead", Result="success")
+            if found["ActiveState"] == "failed":
+                found.update(ActiveState="inactive", SubState="dead", Result="success")
     if verb == "hang":
         time.sleep(60)
     return 0

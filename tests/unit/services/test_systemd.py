@@ -88,6 +88,38 @@ def test_a_failed_unit_is_reset_before_a_start(fake_systemd, manager, patient):
     assert calls.index("systemctl reset-failed a.service") < len(calls) - 1
 
 
+def test_every_start_resets_the_count_of_starts(fake_systemd, manager):
+    """Restarts by hand use up the start limit of an enabled unit, and nothing shows it (seen on 252)."""
+    fake_systemd.unit("a.service", command())
+    manager.start("a.service", settle_s=0.1)
+    calls = [call for call in fake_systemd.calls() if not call.startswith("systemctl show")]
+    assert calls == ["systemctl reset-failed a.service", "systemctl start --no-block a.service"]
+
+
+def test_a_stop_that_somebody_else_began_is_waited_out(fake_systemd, manager, monkeypatch):
+    fake_systemd.unit("a.service", command())
+    first = manager.start("a.service", settle_s=0.1).pid
+    stopping = {"ActiveState": "deactivating", "SubState": "stop-sigterm", "TimeoutStopUSec": "200ms"}
+    fake_systemd.unit("a.service", command(), show=stopping)
+    monkeypatch.setattr(module, "KILL_S", 0.2)
+    with pytest.raises(PdopsError, match=r"still stopping \(stop-sigterm\) after 0 s, longer than its TimeoutStopSec"):
+        manager.start("a.service")
+    assert fake_systemd.calls().count("systemctl start --no-block a.service") == 1
+    fake_systemd.unit("a.service", command(), show={})
+    assert manager.status("a.service").pid == first
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1min 30s", 90), ("900ms", 0.9), ("1h 2min 3s 4ms", 3600), ("59min 3s 500ms", 3543.5), ("infinity", 3600), ("0", 0),
+        ("", 0), (None, 0),
+    ],
+)  # fmt: skip
+def test_time_spans_as_systemctl_shows_them(text, seconds):
+    assert module._span_s(text) == pytest.approx(seconds)
+
+
 def test_daemon_reload_only_when_asked_for(fake_systemd, manager):
     fake_systemd.unit("a.service", command())
     manager.start("a.service", settle_s=0.1)
