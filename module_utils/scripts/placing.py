@@ -99,6 +99,8 @@ def _with_line_after(text: str, offset: int, name: str, value: str) -> Edit:
         start = _line_start(text, start - 1)
     indentation = _indentation(text, start)
     end = text.find("\n", offset)
+    while end > 0 and text[end - 1] == "\\":
+        end = text.find("\n", end + 1)  # what is put behind this would be joined to it
     if end < 0:
         before = "" if not text or text.endswith("\n") else "\n"
         size = len(text)

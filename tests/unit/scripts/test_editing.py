@@ -249,3 +249,7 @@ def test_every_byte_of_a_latin1_file_stays() -> None:
 def test_an_empty_value_is_one(script: str, edited: str) -> None:
     assert set_in(script, "A", "") == edited
     assert read_script((edited + ENGINE).encode()).value("A") == ""
+
+
+def test_a_new_line_is_not_joined_to_the_one_above_it() -> None:
+    assert set_in("export SGLANG_A=\\\n\n", "SGLANG_A_B", "2") == "export SGLANG_A=\\\n\nexport SGLANG_A_B=2\n"
