@@ -44,9 +44,10 @@ class ActionModule(ActionBase):
         if self._task.check_mode or timeout_s < 0:
             result.update(self._execute_module(module_args=arguments, task_vars=task_vars))
             return result
-        progress = _Progress(str(arguments.get("name") or "probe"), timeout_s)
-        result.update(self._probe(arguments, task_vars, progress))
-        return result
+        name = str(arguments.get("name") or "probe")
+        began = time.time()
+        result.update(self._probe(arguments, task_vars, _Progress(name, timeout_s)))
+        return {**result, "kind": "probe", "instance": name, "began": began, "ended": time.time()}
 
     def _probe(
         self, arguments: dict[str, Any], task_vars: dict[str, Any] | None, progress: _Progress

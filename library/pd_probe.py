@@ -158,6 +158,22 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+kind:
+  description: Always V(probe).
+  returned: through the action plugin
+  type: str
+instance:
+  description: O(name).
+  returned: through the action plugin
+  type: str
+began:
+  description: When the task began, in seconds since the epoch on the controller.
+  returned: through the action plugin
+  type: float
+ended:
+  description: When the task ended, in seconds since the epoch on the controller.
+  returned: through the action plugin
+  type: float
 verdict:
   description: Whether the probe V(passed) or V(failed). The task fails when it failed.
   returned: always, except in check mode

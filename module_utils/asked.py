@@ -68,7 +68,19 @@ def _flag(given: Mapping[str, Any], key: str, default: bool) -> bool:
 
 
 #: What an operator may give with -e; other names are the inventory's and the roles' affair.
-PARAMETERS = ("knob", "value", "from", "instance", "role", "scope", "state", "expect_only", "take_over", "overlap")
+PARAMETERS = (
+    "knob",
+    "value",
+    "from",
+    "instance",
+    "role",
+    "scope",
+    "state",
+    "expect_only",
+    "take_over",
+    "overlap",
+    "probe",
+)
 
 
 def check_extra_names(names: Iterable[str]) -> None:

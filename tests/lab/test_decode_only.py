@@ -130,9 +130,9 @@ def test_when_the_pair_does_not_serve_all_restart_once(up: Lab) -> None:
     assert up.serves()
 
 
-def test_both_engines_load_at_once(up: Lab) -> None:
+def test_both_engines_load_at_once_and_a_probe_comes_before_the_confirm(up: Lab) -> None:
     up.lab("fault", "--role", "prefill", "slow_load=4")
-    ran = up.play("restart.yml", "-e", "overlap=true", "-e", "pd_load_timeout_s=20", "-e", "pd_drain_s=3")
+    ran = up.play("restart.yml", "-e", "overlap=true", "-e", "probe=true", "-e", "pd_load_timeout_s=20")
     assert ran.rc == 0, ran.text
     steps = [(step["step"], step["instance"]) for step in up.changes()[-1]["steps"]]
     assert steps[-3:] == [("start", "lab-prefill"), ("start", "lab-decode"), ("start", "lab-router")]
@@ -141,6 +141,11 @@ def test_both_engines_load_at_once(up: Lab) -> None:
         ran.text.index("lab-prefill  health      passed"),
     )
     assert bootstrap < ran.text.index("Start lab-decode") < health, "decode was started while prefill still loaded"
+    for hop in ("pair", "router"):
+        assert ran.text.index(f"{hop}: generate, streamed: gave") < ran.text.index("confirmed: restarted")
+    assert up.changes()[-1]["lease"]["step"] == "probe", "the guard gave the probe its time"
+    page = (up.dir / "reports" / "lab" / "latest.html").read_text()
+    assert "longer than a chunk" in page or "longer than a prefill chunk" in page, "the answers are in the report"
 
 
 def test_a_worker_that_is_registered_again_has_a_closed_breaker(up: Lab) -> None:
