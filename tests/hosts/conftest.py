@@ -103,17 +103,6 @@ class Machine:
     def play(self, playbook: str, *arguments: str, **environment: str) -> Ran:
         return self.run("ansible-playbook", playbook, *arguments, **environment)
 
-    def module(self, name: str, **arguments: Any) -> dict[str, Any]:
-        """The result of one module, run on the host as a task of dsv4-decode runs it."""
-        ran = self.run(
-            "ansible", "dsv4-decode", "-m", f"pdops.sglang.{name}", "-a", json.dumps(arguments),
-            ANSIBLE_LOAD_CALLBACK_PLUGINS="1", ANSIBLE_STDOUT_CALLBACK="ansible.builtin.json",
-            ANSIBLE_CALLBACK_RESULT_FORMAT="json",
-        )  # fmt: skip
-        found = re.search(r"=> (\{.*\})", ran.text, re.DOTALL)
-        assert found, ran.text
-        return dict(json.loads(found[1]))
-
     # --- the field's deployment
 
     def pids(self) -> dict[str, str]:
