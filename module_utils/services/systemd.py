@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import time
-from typing import Dict, List, Optional, Sequence, Set
+from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from ..pdops_error import PdopsError
 from ..processes import ProcessId, age_s, alive, read_process
@@ -31,6 +32,8 @@ _STATES = {
     "failed": "failed",
     "maintenance": "failed",
 }
+#: Of sd-messages.h: "Main process exited, code=..., status=..."
+_PROCESS_EXIT = "98e322203f7a4ed290d09fe03c09fe15"
 _EXITED, _KILLED, _DUMPED = 1, 2, 3  # waitid(2): what ExecMainCode holds
 _UNITS_S = {
     "y": 31557600,
@@ -278,20 +281,33 @@ class Systemd:
     def last_exit(self, unit: str) -> Optional[int]:
         """From the status, or when the next process runs already, from what systemd wrote into the journal."""
         code = _exit_code(self._show(unit))
-        if code is not None:
-            return code
-        return _exit_in(self.log_tail(unit, 200, all_runs=True))
+        return code if code is not None else self._last_death(unit)[1]
 
     def log_tail(self, unit: str, lines: int, all_runs: bool = False) -> List[str]:
-        """The journal of the unit's last run: what its processes wrote and what systemd said about it."""
-        invocation = "" if all_runs else self._show(unit).get("InvocationID", "")
-        return self._journal(_of_invocation(invocation) if invocation else ["-u", unit], lines)
+        """The journal of the unit's last run: what its processes wrote and what systemd said about it.
 
-    def _journal(self, match: Sequence[str], lines: int) -> List[str]:
+        With ``all_runs`` that of the run that died last, even if the next one has filled the journal since.
+        """
+        run = self._last_death(unit)[0] if all_runs else self._show(unit).get("InvocationID", "")
+        return self._journal(_of_invocation(run) if run else ["-u", unit], lines)
+
+    def _last_death(self, unit: str) -> Tuple[str, Optional[int]]:
+        """Invocation and exit code of the run that died last, from what systemd wrote into the journal."""
+        found = self._journal([f"UNIT={_full(unit)}", f"MESSAGE_ID={_PROCESS_EXIT}"], 1, "json")
         try:
-            done = self._run("journalctl", "--no-pager", "-q", "-o", "cat", "-n", str(lines), *match)
+            entry = json.loads(found[-1])
+            code = int(entry["EXIT_STATUS"])
+            return str(entry.get("INVOCATION_ID", "")), code if entry["EXIT_CODE"] == "exited" else -code
+        except (IndexError, KeyError, TypeError, ValueError):
+            return "", None
+
+    def _journal(self, match: Sequence[str], lines: int, form: str = "cat") -> List[str]:
+        try:
+            done = self._run("journalctl", "--no-pager", "-q", "-o", form, "-n", str(lines), *match)
         except PdopsError:
             return []
+        if form == "json":
+            return done.stdout.decode("utf-8", "replace").splitlines()
         return tidy_lines(done.stdout.decode("utf-8", "replace"), lines)
 
 
@@ -305,6 +321,11 @@ def _reason(stderr: bytes) -> str:
     if re.search(r"(?i)authentication|access denied|not permitted|permission", text):
         text += " (run with become: true)"
     return text
+
+
+def _full(unit: str) -> str:
+    """systemctl takes decode for decode.service; fields of the journal hold the whole name."""
+    return unit if re.search(r"\.(service|scope|socket|target|timer)\Z", unit) else f"{unit}.service"
 
 
 def _of_invocation(run: str) -> List[str]:

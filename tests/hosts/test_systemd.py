@@ -24,8 +24,12 @@ from pdops.pdops_error import PdopsError
 from pdops.services import manager_for
 from pdops.services.instance import Request, bring
 given = json.load(sys.stdin)
+manager = manager_for("systemd")
+if given["state"] == "last death":
+    told = {"exit_code": manager.last_exit(given["unit"]), "log_tail": manager.log_tail(given["unit"], 20, all_runs=True)}
+    sys.exit(print(json.dumps(told)))
 try:
-    told = bring(manager_for("systemd"), Request(**given))
+    told = bring(manager, Request(**given))
 except PdopsError as error:
     told = {**error.details, "failed": str(error)}
 print(json.dumps(told, default=str))
@@ -94,6 +98,26 @@ def test_death_is_told_although_the_next_try_runs_already(gpu1: Machine, bring: 
     assert "died at once after its start" in told["failed"] and "exit code 7" in told["failed"]
     assert told["exit_code"] == 7
     assert [line for line in told["log_tail"] if line.startswith("this is")] == ["this is try 1"]
+
+
+@pytest.mark.parametrize(("end", "code"), [("exit 7", 7), ("kill -KILL $$$$", -9)])
+def test_the_last_death_is_found_below_what_the_next_run_says(
+    gpu1: Machine, bring: Bring, unit: Unit, end: str, code: int
+) -> None:
+    """As the gates ask for it, when an engine dies while it loads and Restart= begins again."""
+    gpu1.sh("rm -f /run/pdops-tries")
+    name = unit(
+        "echo x >> /run/pdops-tries; "
+        f"if [ $$(wc -l < /run/pdops-tries) = 1 ]; then sleep 1.5; echo no such device; {end}; fi; "
+        "seq -f chatter%%g 500; exec sleep 1000",
+        "Restart=on-failure\nRestartSec=1ms",
+    )
+    assert bring(name, "started")["after"]["state"] == "active"
+    gpu1.wait("the next run", lambda: gpu1.show(name, "NRestarts") == "1")
+    gpu1.wait("its chatter", lambda: "chatter500" in gpu1.sh(f"journalctl -n 3 -o cat -u {name}"))
+    told = bring(name, "last death")
+    assert told["exit_code"] == code
+    assert "no such device" in told["log_tail"] and not [line for line in told["log_tail"] if "chatter" in line]
 
 
 def test_death_by_a_signal(bring: Bring, unit: Unit) -> None:
