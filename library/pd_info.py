@@ -27,12 +27,12 @@ options:
   verb:
     description: The verb for which edits are worked out.
     type: str
-    choices: [restore, set, revert, restart, verify]
+    choices: [restore, set, revert, restart, verify, recover, rollback]
     default: verify
   asked:
     description:
-      - What narrows the verb. Keys are V(knob), V(value), V(from), V(instance), V(role), V(scope), V(state), V(expect_only);
-        all of them may be left out.
+      - What narrows the verb. Keys are V(knob), V(value), V(from), V(instance), V(role), V(scope), V(state), V(expect_only),
+        V(change) of V(rollback); all of them may be left out.
     type: dict
     default: {}
   all_instances:
@@ -88,6 +88,10 @@ open_change:
   description: The change that is open on this machine for these instances.
   returned: success
   type: dict
+undo:
+  description: The confirmed change that V(rollback) puts back.
+  returned: success
+  type: dict
 unreported:
   description: Changes that a guard rolled back and of which no run has told yet.
   returned: success
@@ -107,7 +111,11 @@ def main() -> None:
         argument_spec={
             "instances": {"type": "list", "elements": "dict", "required": True},
             "state_dir": {"type": "path", "default": "/var/lib/pdops"},
-            "verb": {"type": "str", "choices": ["restore", "set", "revert", "restart", "verify"], "default": "verify"},
+            "verb": {
+                "type": "str",
+                "choices": ["restore", "set", "revert", "restart", "verify", "recover", "rollback"],
+                "default": "verify",
+            },
             "asked": {"type": "dict", "default": {}},
             "all_instances": {"type": "list", "elements": "dict", "default": []},
         },

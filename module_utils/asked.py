@@ -14,7 +14,7 @@ from . import knobs
 from .deployment import ROLES, Instance
 from .pdops_error import PdopsError
 
-VERBS = ("restore", "set", "revert", "restart", "verify")
+VERBS = ("restore", "set", "revert", "restart", "verify", "recover", "rollback")
 SCOPES = ("co", "decode", "router")
 
 
@@ -35,6 +35,7 @@ class Asked:
     role: str | None = None
     scope: str | None = None
     expect_only: bool = True
+    change: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return {**asdict(self), "instances": list(self.instances)}
@@ -80,6 +81,8 @@ PARAMETERS = (
     "take_over",
     "overlap",
     "probe",
+    "finish",
+    "change",
 )
 
 
@@ -125,7 +128,7 @@ def check_typed(typed: Iterable[str]) -> None:
 
 
 def read_asked(verb: str, given: Mapping[str, Any], instances: list[Instance]) -> Asked:
-    """Check the extra variables of a playbook: ``knob value from instance role scope state expect_only``.
+    """Check the extra variables of a playbook: ``knob value from instance role scope state expect_only change``.
 
     Raises :class:`PdopsError` with what to type for unknown names and for combinations without meaning.
     """
@@ -175,7 +178,14 @@ def read_asked(verb: str, given: Mapping[str, Any], instances: list[Instance]) -
             raise PdopsError(f"value={value} and state=absent contradict each other; give one of them.")
     if verb == "revert" and knob is None:
         raise PdopsError("revert_knob needs a knob; type -e knob=NAME.")
-    if verb in ("restart", "verify") and (knob is not None or value is not None):
+    change = _text(given, "change")
+    if change is not None and verb != "rollback":
+        raise PdopsError(f"change={change} belongs to rollback.yml; {verb} takes none.")
+    if verb == "rollback" and (wanted or role or scope or _text(given, "from")):
+        raise PdopsError(
+            "rollback puts a whole change back; it takes change= and expect_only=, nothing that narrows it."
+        )
+    if verb in ("restart", "verify", "recover", "rollback") and (knob is not None or value is not None):
         raise PdopsError(f"{verb} takes no knob; use set_knob.yml, restore_knob.yml or revert_knob.yml.")
     if verb != "restart" and scope == "router":
         raise PdopsError(
@@ -191,6 +201,7 @@ def read_asked(verb: str, given: Mapping[str, Any], instances: list[Instance]) -
         role=role,
         scope=scope,
         expect_only=_flag(given, "expect_only", True),
+        change=change,
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,8 @@ from . import knobs
 from .asked import Asked
 from .change import record as rules
 from .change.book import Book
+from .change.survey import change_seen
+from .change.undoing import edit_back, undo_of
 from .deployment import Instance
 from .gates.effective import observe_knobs
 from .knob_edit import EditRequest, masked_diff, plan_edit, refuse_empty
@@ -70,7 +73,8 @@ def _values(reading: Reading) -> dict[str, str]:
 class _Look:
     """One instance under observation."""
 
-    def __init__(self, instance: Instance, store: Store, asked: Asked) -> None:
+    def __init__(self, instance: Instance, store: Store, asked: Asked, undo: rules.Record | None = None) -> None:
+        self.undo = undo
         self.instance = instance
         self.store = store
         self.asked = asked
@@ -218,6 +222,13 @@ class _Look:
             return [edit] if edit["refused"] or edit["changed"] else []
         return []
 
+    def undone(self) -> list[dict[str, Any]]:
+        """The edit that puts the whole script back to what it was before a confirmed change."""
+        if self.undo is None:
+            return []
+        edit = edit_back(self.store, self.undo, self.instance.name, self.instance.serve_script, self.asked.expect_only)
+        return [] if edit is None else [edit]
+
     def known(self, knob: str) -> bool:
         """Whether the script, a version or a backup names the knob."""
         return knob in self.reading.active() or any(
@@ -228,13 +239,19 @@ class _Look:
         edits: list[dict[str, Any]] = []
         if self.asked.wants(self.instance):
             makers = {"restore": self.restorable, "set": self.settable, "revert": self.revertible}
+            makers["rollback"] = self.undone
             maker = makers.get(self.asked.verb)
             edits = maker() if maker else []
-        names = set(self.now) | {edit["knob"] for edit in edits}
+        names = set(self.now) | {edit["knob"] for edit in edits if edit["knob"]}
+        names |= {name for edit in edits for name in edit.get("expect", {})}
         if self.asked.knob:
             names.add(self.asked.knob)
         running = self.running(names)
         for edit in edits:
+            if "expect" in edit:
+                told = edit["expect"].items()
+                edit["in_effect"] = bool(told) and all(self._same(running[name], value) for name, value in told)
+                continue
             seen = running.get(edit["knob"], {})
             edit["in_effect"] = edit["line_after"] is None and self._same(seen, edit["after"])
         answer: dict[str, Any] = {
@@ -248,6 +265,7 @@ class _Look:
             "script": {
                 "path": self.instance.serve_script,
                 "sha256": hashlib.sha256(self.content).hexdigest(),
+                "younger_s": self._younger_s(),
                 "findings": [
                     {"line": item.line, "code": item.code, "said": knobs.mask_text(item.sentence)}
                     for item in self.reading.findings
@@ -275,6 +293,15 @@ class _Look:
                 else f"{seen['state']} ({seen['evidence']})",
             }
         return answer
+
+    def _younger_s(self) -> float | None:
+        """By how many seconds the script's content is younger than the process; None without a process."""
+        if self.status.since_s is None:
+            return None
+        try:
+            return os.stat(self.instance.serve_script).st_mtime - (time.time() - self.status.since_s)
+        except OSError:
+            return None
 
     def _stale(self, running: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Knobs for which the process is known to differ from the script. Unknown is never called stale."""
@@ -305,10 +332,12 @@ def observe(instances: list[Instance], asked: Asked, state_dir: str) -> dict[str
     """
     store = Store(state_dir)
     book = Book(store)
+    specs = [instance.as_dict() for instance in instances]
     reports: dict[str, Any] = {}
+    undo = undo_of(book, specs, asked.change) if asked.verb == "rollback" else None
     for instance in instances:
         try:
-            reports[instance.name] = _Look(instance, store, asked).report()
+            reports[instance.name] = _Look(instance, store, asked, undo).report()
         except PdopsError as error:
             no_script = error.details.get("no_script", False)
             reports[instance.name] = {
@@ -318,10 +347,10 @@ def observe(instances: list[Instance], asked: Asked, state_dir: str) -> dict[str
                 "edits": [],
                 "stale": [],
             }
-    specs = [instance.as_dict() for instance in instances]
     open_change = book.open_for(specs)
     return {
         "instances": reports,
-        "open_change": book.summary(open_change) if open_change else None,
+        "open_change": change_seen(book, open_change, None) if open_change else None,
+        "undo": {**rules.summary_of(undo), "verb": undo["verb"]} if undo else None,
         "unreported": [rules.summary_of(item) for item in book.newest_unreported(specs)],
     }

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from .deployment import Instance
-from .planning import Plan
+from .plan import Plan
 
 #: A longer difference is shown by --diff; the plan only counts it.
 _SHOWN_LINES = 20

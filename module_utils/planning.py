@@ -5,46 +5,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .asked import Asked
 from .deployment import Instance
+from .finishing import plan_forward, plan_rollback
 from .pdops_error import PdopsError
+from .plan import Plan
 from .sight import Info, Sight, meant, refuse_unknown_knob, refuse_unknown_source, refuse_unreadable
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What will be done. ``edits`` are the chosen edits of :mod:`.observe`; ``restart`` is in start order.
-
-    ``expect`` is what gate ``effective`` asks of each instance: knob to value, None for "must not be set";
-    an instance that is not in it is compared with its own script.
-    ``found`` are sentences about what earlier runs left; ``nothing`` says why nothing is to be done.
-    """
-
-    deployment: str
-    verb: str
-    summary: str
-    edits: tuple[dict[str, Any], ...] = ()
-    restart: tuple[str, ...] = ()
-    scope: str = "none"
-    why: dict[str, str] = field(default_factory=dict)
-    expect: dict[str, dict[str, str | None]] = field(default_factory=dict)
-    found: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    take_over: str | None = None
-    nothing: str | None = None
-
-    @property
-    def changed(self) -> bool:
-        return bool(self.edits or self.restart)
-
-    def as_dict(self) -> dict[str, Any]:
-        data = asdict(self)
-        for key in ("edits", "restart", "found", "warnings"):
-            data[key] = list(data[key])
-        return {**data, "changed": self.changed}
 
 
 def _shown(value: str | None) -> str:
@@ -57,9 +25,17 @@ def decide(
     """Turn what was asked and seen into a :class:`Plan`, or refuse with one sentence."""
     sight = Sight(instances, infos)
     found, superseded = _left_behind(sight, take_over, reading_only=asked.verb == "verify")
-    makers = {"restore": _restore, "set": _edit_named, "revert": _edit_named, "restart": _restart, "verify": _verify}
+    makers = {
+        "restore": _restore,
+        "set": _edit_named,
+        "revert": _edit_named,
+        "restart": _restart,
+        "verify": _verify,
+        "recover": plan_forward,
+        "rollback": plan_rollback,
+    }
     plan = makers[asked.verb](deployment, sight, asked)
-    if superseded and not plan.restart and asked.verb != "verify":
+    if superseded and not plan.restart and asked.verb not in ("verify", "recover"):
         # An interrupted run may have stopped or half-started anything: only a restart with gates ends clean.
         plan = _with_restart(plan, sight, "co", "an interrupted change is brought to an end")
     return Plan(**{**plan.__dict__, "found": (*found, *plan.found), "take_over": superseded})

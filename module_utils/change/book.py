@@ -55,6 +55,10 @@ class Book:
 
     def all(self) -> list[rules.Record]:
         """All records, oldest first. An unreadable one raises: it may be the open one."""
+        return sorted((self.load(name) for name in self._names()), key=lambda item: str(item["opened"]))
+
+    def _names(self) -> list[str]:
+        """Ids of all records, sorted, so that those of one second stay in their order."""
         try:
             names = os.listdir(self.folder)
         except FileNotFoundError:
@@ -62,18 +66,28 @@ class Book:
         except OSError as error:
             raise PdopsError(f"{self.folder} cannot be read ({error}); run as the user who owns it.") from None
         # Temporary files of a write that a crash cut short are no records.
-        records = [
-            self.load(name[:-5]) for name in sorted(names) if name.endswith(".json") and not name.startswith(".")
-        ]
-        return sorted(records, key=lambda item: str(item["opened"]))
+        return [name[:-5] for name in sorted(names) if name.endswith(".json") and not name.startswith(".")]
+
+    def readable(self) -> tuple[list[rules.Record], list[str]]:
+        """As :meth:`all`, but a record that cannot be read is a sentence of the second list."""
+        records: list[rules.Record] = []
+        trouble: list[str] = []
+        for name in self._names():
+            try:
+                records.append(self.load(name))
+            except PdopsError as error:
+                trouble.append(str(error))
+        return sorted(records, key=lambda item: str(item["opened"])), trouble
 
     def open_for(self, instances: Iterable[Mapping[str, Any]]) -> rules.Record | None:
-        """The open change that shares a unit or script with ``instances``, if any."""
+        """The newest open change that shares a unit or script with ``instances``, if any."""
+        return next(iter(self._open_ones(instances)), None)
+
+    def _open_ones(self, instances: Iterable[Mapping[str, Any]]) -> list[rules.Record]:
+        """Newest first. More than one only after a crash in the middle of taking over."""
         wanted = list(instances)
-        for record in self.all():
-            if record["state"] in rules.OPEN and rules.overlaps(record, wanted):
-                return record
-        return None
+        found = [item for item in self.all() if item["state"] in rules.OPEN and rules.overlaps(item, wanted)]
+        return found[::-1]
 
     def is_free(self, record: rules.Record, take_over: str | None) -> bool:
         """Whether another run may supersede this open change.
@@ -110,24 +124,33 @@ class Book:
         names, is superseded and its files are inherited; any other is refused.
         """
         with self.store.lock(f"begin {record['id']}"):
-            former = self.open_for(record["instances"])
-            if former is not None and former["id"] == record["id"]:
-                return former
+            open_ones = self._open_ones(record["instances"])
+            mine = next((item for item in open_ones if item["id"] == record["id"]), None)
+            if mine is not None:
+                self._supersede([item for item in open_ones if item["id"] in mine["inherits"]], mine)
+                return mine
             if os.path.exists(self._path(record["id"])):
                 self.load(record["id"])
                 raise PdopsError(f"change id {record['id']} was used before; take another.")
-            if former is not None:
-                if not self.is_free(former, take_over):
+            for former in open_ones:
+                # What one took over itself, and crashed in the middle of that, comes along with it.
+                along = any(former["id"] in other["inherits"] for other in open_ones)
+                if not along and not self.is_free(former, take_over):
                     raise PdopsError(rules.held_sentence(former), held_by=rules.summary_of(former))
+            # The newest first: what was there before the oldest of them is what has to come back.
+            for former in open_ones:
                 record = rules.inherit(record, former)
             # The new record first: a crash in between leaves two open ones with the same files, never none.
             self._save(record)
             self._journal(record, "begin", {"summary": record["summary"], "inherits": record["inherits"]})
-            if former is not None:
-                reason = f"taken over by {record['id']} of {who.told(record['leader'])}"
-                self._save(rules.ended(former, "superseded", reason, now_utc()))
-                self._journal(former, "superseded", {"by": record["id"]})
+            self._supersede(open_ones, record)
             return record
+
+    def _supersede(self, open_ones: Iterable[rules.Record], record: rules.Record) -> None:
+        for former in open_ones:
+            reason = f"taken over by {record['id']} of {who.told(record['leader'])}"
+            self._save(rules.ended(former, "superseded", reason, now_utc()))
+            self._journal(former, "superseded", {"by": record["id"]})
 
     def update(self, change_id: str, verb: str, step: Callable[[rules.Record], rules.Record]) -> rules.Record:
         """Apply a pure ``step`` to an open change and keep the result; refuse when the change has ended."""

@@ -36,7 +36,7 @@ def contents_needed(book: Book) -> dict[str, str]:
         elif record["state"] == "rollback-failed":
             reason = f"the rollback of change {record['id']} failed and may be tried again"
             needed.update((sha256, reason) for path, sha256 in _contents(record) if path not in settled)
-        elif record["state"] in ("confirmed", "rolled-back"):
+        elif record["state"] == "confirmed" or (record["state"] == "rolled-back" and record["touched"]):
             settled.update(path for path, _ in _contents(record))
     return needed
 

@@ -157,7 +157,8 @@ def inherit(record: Record, former: Record) -> Record:
         if item["path"] in files:
             mine = files[item["path"]]
             # What is there now may still be what the former change wrote: that is ours to put back too.
-            mine["ours"] = sorted({*item.get("ours", []), item["sha256_after"], mine["sha256_before"]})
+            ours = {*mine.get("ours", []), *item.get("ours", [])}
+            mine["ours"] = sorted(ours | {item["sha256_after"], mine["sha256_before"]})
             mine["sha256_before"] = item["sha256_before"]
         else:
             files[item["path"]] = dict(item)
@@ -167,7 +168,7 @@ def inherit(record: Record, former: Record) -> Record:
         **record,
         "files": list(files.values()),
         "touched": touched,
-        "inherits": [*record["inherits"], *former["inherits"], former["id"]],
+        "inherits": list(dict.fromkeys([*record["inherits"], *former["inherits"], former["id"]])),
     }
 
 
@@ -177,6 +178,31 @@ def overlaps(record: Record, instances: Iterable[Mapping[str, Any]]) -> bool:
     units = {unit for unit, _path in ours}
     paths = {path for _unit, path in ours}
     return any(item["unit"] in units or item["serve_script"] in paths for item in instances)
+
+
+def _ended_well(record: Record) -> bool:
+    """Confirmed, or rolled back with a restart: either ends with every gate passed."""
+    return record["state"] == "confirmed" or (record["state"] == "rolled-back" and bool(record["touched"]))
+
+
+def settled(record: Record, later: Iterable[Record]) -> bool:
+    """Whether a change whose rollback failed is history: a later one of the same instances ended with all of them serving.
+
+    To try such a rollback again would undo that later one.
+    """
+    return any(_ended_well(other) and overlaps(other, record["instances"]) for other in later)
+
+
+def unsettled(records: Iterable[Record]) -> list[Record]:
+    """Of all records, oldest first: those that somebody still has to bring to an end, newest first."""
+    found: list[Record] = []
+    later: list[Record] = []
+    for record in reversed(list(records)):
+        failed = record["state"] == "rollback-failed" and not settled(record, later)
+        if record["state"] in OPEN or failed:
+            found.append(record)
+        later.append(record)
+    return found
 
 
 def last_step(record: Record) -> str:

@@ -63,7 +63,7 @@ def _begin(book: Book, params: Params) -> dict[str, Any]:
                 "path": edit["path"],
                 "sha256_before": edit["sha256_before"],
                 "sha256_after": edit["sha256_after"],
-                "knobs": {edit["knob"]: [edit["before"], edit["after"]]},
+                "knobs": {edit["knob"]: [edit["before"], edit["after"]]} if edit["knob"] else {},
             }
         )
     record = rules.new_record(
@@ -109,7 +109,7 @@ def request_of(edit: Mapping[str, Any], record: rules.Record) -> EditRequest:
         expect_only=bool(asked.get("expect_only", True)),
         lines_only=bool(asked.get("lines_only", False)),
         expect_sha256=edit["sha256_before"],
-        label=f"{record['verb']} {edit['knob']}",
+        label=edit.get("label") or f"{record['verb']} {edit['knob']}",
         actor=who.told(record["leader"]),
         change_id=record["id"],
     )
@@ -186,6 +186,13 @@ def _rollback(book: Book, params: Params) -> dict[str, Any]:
     if not book.exists(params["change_id"]):
         return {"changed": False, "said": _said_without_record(book, params)}
     record = book.load(params["change_id"])
+    if record["state"] == "rollback-failed":
+        later = [item for item in book.all() if item["opened"] >= record["opened"] and item["id"] != record["id"]]
+        if rules.settled(record, later):
+            raise PdopsError(
+                f"change {record['id']}: its rollback failed, but a later change ended well, which trying again would undo; "
+                "see recover.yml."
+            )
     if record["state"] in ("open", "rollback-failed"):
         record = book.set_state(
             record["id"], "rolling-back", params["said"] or "asked for", ("open", "rollback-failed")

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Which confirmed change ``rollback.yml`` puts back, and the edit that gives one of its scripts its former content."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .. import knobs
+from ..knob_edit import EditRequest, masked_diff, plan_edit
+from ..pdops_error import PdopsError
+from ..script_views import shown_lines
+from ..scripts.deciding import has_knob
+from ..scripts.diffing import changed_lines
+from ..scripts.reading import read_script
+from ..store.atomic import read_regular, sha256_of
+from ..store.backups import MOST_BYTES
+from ..store.store import Store
+from . import record as rules
+from .book import Book
+
+
+def undo_of(book: Book, instances: Iterable[Mapping[str, Any]], wanted: str | None) -> rules.Record | None:
+    """The confirmed change of these instances: ``wanted``, or the newest that was no mere restart.
+
+    Raises :class:`PdopsError` for a change that was not confirmed. None when this machine has no such change.
+    """
+    specs = list(instances)
+    if wanted is not None:
+        rules.check_id(wanted)
+        if not book.exists(wanted):
+            return None
+        record = book.load(wanted)
+        if not rules.overlaps(record, specs):
+            return None
+        if record["state"] != "confirmed":
+            raise PdopsError(
+                f"change {wanted} is {record['state']}, and only a confirmed one can be rolled back; see recover.yml."
+            )
+        return record
+    ours = [item for item in book.all() if item["state"] == "confirmed" and rules.overlaps(item, specs)]
+    return next((item for item in reversed(ours) if item.get("verb") != "restart"), None)
+
+
+def _values(content: bytes) -> dict[str, str]:
+    active = read_script(content).active()
+    return {
+        name: export.value for name, export in active.items() if export.value is not None and not knobs.is_secret(name)
+    }
+
+
+def _expected(before: bytes, after: bytes) -> dict[str, str | None]:
+    """Knobs that the engine must have differently afterwards; what only a run tells is left out."""
+    old, new = _values(before), _values(after)
+    names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+    return {name: new.get(name) for name in names if name in new or not has_knob(after, name)}
+
+
+def edit_back(store: Store, record: rules.Record, instance: str, path: str, expect_only: bool) -> dict[str, Any] | None:
+    """The edit that gives ``path`` the whole content that it had before ``record``; None when it has that already.
+
+    ``expect`` is what the engine has then, knob to value. Without ``expect_only=no`` it is refused, with the lines, when
+    the script is not what the change left: those lines would be lost.
+    """
+    item = next((item for item in record["files"] if item["instance"] == instance or item["path"] == path), None)
+    if item is None:
+        return None
+    now = read_regular(path, MOST_BYTES)
+    if sha256_of(now) == item["sha256_before"]:
+        return None
+    request = EditRequest(path=path, knobs={}, state="restored", from_version=item["sha256_before"], expect_only=False)
+    answer: dict[str, Any] = {
+        "instance": instance,
+        "path": path,
+        "knob": "",
+        "before": None,
+        "after": None,
+        "line_after": None,
+        "label": f"rollback of {record['id']}",
+        "source": {
+            "kind": "version",
+            "name": item["sha256_before"],
+            "told": f"what it was before change {record['id']} ({item['sha256_before'][:12]})",
+        },
+        "request": {
+            "path": path,
+            "knobs": {},
+            "state": "restored",
+            "from_version": item["sha256_before"],
+            "from_backup": None,
+            "expect_only": False,
+            "lines_only": False,
+        },
+        "expect": {},
+        "refused": None,
+    }
+    try:
+        if sha256_of(now) not in (item["sha256_after"], *item.get("ours", [])) and expect_only:
+            raise _drifted(store, item, path, now, record["id"])
+        plan = plan_edit(request, store)
+    except PdopsError as error:
+        return {**answer, "refused": str(error), **error.details}
+    expect = _expected(plan.before, plan.after)
+    if len(expect) == 1:
+        name = next(iter(expect))
+        answer.update(knob=name, before=_values(plan.before).get(name), after=expect[name])
+    return {
+        **answer,
+        "expect": expect,
+        "sha256_before": plan.sha256_before,
+        "sha256_after": plan.sha256_after,
+        "changed": True,
+        "changed_lines": shown_lines(plan.before, plan.after, changed_lines(plan.before, plan.after)),
+        "diff": masked_diff(plan),
+        "warnings": list(plan.warnings),
+        "other_lines": [],
+    }
+
+
+def _drifted(store: Store, item: Mapping[str, Any], path: str, now: bytes, change_id: str) -> PdopsError:
+    lines: list[dict[str, Any]] = []
+    shown = ""
+    try:
+        left = store.content(item["sha256_after"])
+    except PdopsError as error:
+        shown = f" (how, cannot be shown: {error})"
+    else:
+        lines = shown_lines(left, now, changed_lines(left, now))
+        shown = "".join(f"\n  {line['sign']}{line['line']}: {line['text']}" for line in lines[:20])
+        if len(lines) > 20:
+            shown += f"\n  ... and {len(lines) - 20} more lines"
+    return PdopsError(
+        f"{path} was changed since change {change_id}, and that would be lost; put back only what you mean with revert_knob.yml, "
+        f"or all of it with -e expect_only=no (the present content stays a stored version).{shown}",
+        other_lines=lines,
+    )

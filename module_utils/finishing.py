@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Plans that deal with a former change: carry an interrupted one through, or put a confirmed one back. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .asked import Asked
+from .pdops_error import PdopsError
+from .plan import Plan
+from .sight import Sight
+
+_CO = ("prefill", "decode", "router")
+
+
+def _restart_all(sight: Sight) -> tuple[str, ...]:
+    return tuple(item.name for item in sight.instances if item.role in _CO)
+
+
+def _not_in_effect(sight: Sight, change: Mapping[str, Any]) -> dict[str, str]:
+    """Why an instance cannot have the change's state: it does not run, or its process is older than its script."""
+    edited = {item["instance"] for item in change["files"]}
+    why: dict[str, str] = {}
+    for item in sight.instances:
+        seen = sight.by_name[item.name]
+        if seen.get("error"):
+            raise PdopsError(f"{item.name}: {seen['error']}")
+        if seen["unit"]["pid"] is None:
+            why[item.name] = "it does not run"
+        elif seen.get("stale"):
+            why[item.name] = f"its process does not have {seen['stale'][0]['knob']} as its script says"
+        elif item.name in edited and (seen["script"].get("younger_s") or 0.0) > 0:
+            why[item.name] = "its process is older than its script"
+    return why
+
+
+def plan_forward(deployment: str, sight: Sight, asked: Asked) -> Plan:
+    """``recover.yml -e finish=forward``: the new state of an open change is proved and kept.
+
+    Nothing restarts when every process has what its script says: all gates run, then it is confirmed. A state in
+    between, with some files old or a rollback begun, is refused: the way on from there is back, or the verb again.
+    """
+    opens = sight.open_changes()
+    if not opens:
+        sentence = "nothing to carry through: no change is open"
+        return Plan(deployment, asked.verb, sentence, nothing=sentence)
+    for change in opens:
+        if change["state"] != "open":
+            raise PdopsError(
+                f"change {change['id']} is {change['state']}, so it cannot be carried through; "
+                "put the old state back with -e finish=back."
+            )
+        for item in change["files"]:
+            if item["now"] != "new":
+                raise PdopsError(
+                    f"{item['path']} has not the new content of change {change['id']} ({item['now']}), so there is no new "
+                    "state to keep; put the old one back with -e finish=back, or run the verb again."
+                )
+    why: dict[str, str] = {}
+    for change in opens:
+        why.update(_not_in_effect(sight, change))
+    newest = opens[-1]
+    summary = f"carried through: {newest['summary']} (change {newest['id']})"
+    if not why:
+        return Plan(deployment, asked.verb, summary)
+    restart = _restart_all(sight)
+    reasons = {name: why.get(name, "restarted with it, so that the pair meets afresh") for name in restart}
+    return Plan(deployment, asked.verb, summary, restart=restart, scope="co", why=reasons)
+
+
+def plan_rollback(deployment: str, sight: Sight, asked: Asked) -> Plan:
+    """``rollback.yml``: the scripts of a confirmed change as they were before it, as a new change."""
+    undone = [info["undo"] for info in sight.infos if info.get("undo")]
+    for undo in undone:
+        if undo.get("refused"):
+            raise PdopsError(str(undo["refused"]))
+    names = {undo["id"] for undo in undone}
+    if not names:
+        if asked.change:
+            raise PdopsError(
+                f"change={asked.change}: no machine has a change of that id for {deployment}; see history.yml."
+            )
+        sentence = "nothing to roll back: no change of a script was ever confirmed here"
+        return Plan(deployment, asked.verb, sentence, nothing=sentence)
+    if len(names) > 1:
+        raise PdopsError(
+            f"the machines do not agree on the newest confirmed change ({', '.join(sorted(names))}); name one with -e change=ID."
+        )
+    former = undone[0]
+    for item in sight.instances:
+        error = sight.by_name[item.name].get("error")
+        if error:
+            raise PdopsError(f"{item.name}: {error}")
+    kind = "a rollback" if former["verb"] == "rollback" else former["summary"]
+    told = f"change {former['id']} ({kind}, confirmed {former['ended']})"
+    if former["verb"] == "rollback" and not asked.change:
+        # Or a second run would put back what the first one did.
+        sentence = f"nothing to roll back: the newest is {told}; name another with -e change=ID"
+        return Plan(deployment, asked.verb, sentence, nothing=sentence)
+    edits = [dict(edit) for item in sight.instances for edit in sight.by_name[item.name].get("edits", [])]
+    refused = [edit for edit in edits if edit.get("refused")]
+    if refused:
+        raise PdopsError(
+            f"{refused[0]['instance']}: {refused[0]['refused']}", other_lines=refused[0].get("other_lines", [])
+        )
+    why = {edit["instance"]: "its script goes back" for edit in edits if not edit.get("in_effect")}
+    if not edits:
+        if not any(undo["files"] for undo in undone):
+            sentence = f"nothing to roll back: {told} changed no script; name another with -e change=ID"
+        else:
+            sentence = f"nothing to roll back: the scripts are as they were before {told}"
+            for undo in undone:
+                why.update(_not_in_effect(sight, undo))
+        if not why:
+            return Plan(deployment, asked.verb, sentence, nothing=sentence)
+    expect: dict[str, dict[str, str | None]] = {}
+    for edit in edits:
+        if edit["expect"]:
+            expect[edit["instance"]] = dict(edit["expect"])
+    warnings = tuple(str(sentence) for edit in edits for sentence in edit.get("warnings", []))
+    if not why:
+        warnings += ("the running processes have the former values already, so nothing is restarted",)
+        return Plan(deployment, asked.verb, f"rolled back {told}", edits=tuple(edits), expect=expect, warnings=warnings)
+    roles = {item.role for item in sight.instances if item.name in why}
+    router_only = roles == {"router"}
+    restart = tuple(why) if router_only else _restart_all(sight)
+    return Plan(
+        deployment,
+        asked.verb,
+        f"rolled back {told}",
+        edits=tuple(edits),
+        restart=restart,
+        scope="router" if router_only else "co",
+        why={name: why.get(name, "restarted with it, so that the pair meets afresh") for name in restart},
+        expect=expect,
+        warnings=warnings,
+    )
