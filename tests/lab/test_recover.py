@@ -65,8 +65,12 @@ def test_back_after_a_reboot_and_again_after_a_rollback_that_failed(lab: Lab) ->
 
 def test_forward_keeps_a_new_state_that_is_proved_and_rollback_puts_it_back_later(lab: Lab) -> None:
     before = lab.script.read_bytes()
+    known = len(lab.changes())
     process = lab.start("restore_knob.yml")
-    lab.wait("a step", lambda: lab.changes()[-1]["state"] == "open" and last_step(lab).startswith("st"))
+    lab.wait(
+        "a step",
+        lambda: len(lab.changes()) > known and lab.changes()[-1]["state"] == "open" and last_step(lab).startswith("st"),
+    )
     refused = lab.play("recover.yml", "-e", "finish=back", "--check")
     # It may have come to its end meanwhile: then there is nothing to refuse.
     if process.poll() is None:
