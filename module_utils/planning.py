@@ -10,6 +10,7 @@ from typing import Any
 from .asked import Asked
 from .deployment import Instance
 from .finishing import plan_forward, plan_rollback
+from .left_behind import left_behind
 from .pdops_error import PdopsError
 from .plan import Plan
 from .sight import Info, Sight, meant, refuse_unknown_knob, refuse_unknown_source, refuse_unreadable
@@ -24,7 +25,7 @@ def decide(
 ) -> Plan:
     """Turn what was asked and seen into a :class:`Plan`, or refuse with one sentence."""
     sight = Sight(instances, infos)
-    found, superseded = _left_behind(sight, take_over, reading_only=asked.verb == "verify")
+    found, superseded = left_behind(sight, asked, take_over)
     makers = {
         "restore": _restore,
         "set": _edit_named,
@@ -37,44 +38,14 @@ def decide(
     plan = makers[asked.verb](deployment, sight, asked)
     if superseded and not plan.restart and asked.verb not in ("verify", "recover"):
         # An interrupted run may have stopped or half-started anything: only a restart with gates ends clean.
+        former = next(change for change in sight.open_changes() if change["id"] == superseded)
         plan = _with_restart(plan, sight, "co", "an interrupted change is brought to an end")
+        plan = Plan(**{**plan.__dict__, "summary": f"finished: {former['summary']}"})
     return Plan(**{**plan.__dict__, "found": (*found, *plan.found), "take_over": superseded})
 
 
-def _left_behind(sight: Sight, take_over: str | None, reading_only: bool) -> tuple[list[str], str | None]:
-    found = []
-    superseded = None
-    for info in sight.infos:
-        for change in info.get("unreported", []):
-            found.append(
-                f"change {change['id']} of {change['who']} ({change['summary']}) was {change['state']} by its guard "
-                f"at {change['ended']}: {change['reason']}"
-            )
-    for change in sight.open_changes():
-        dead = change["free"] or change["controller_gone"]
-        told = (
-            f"change {change['id']} of {change['who']} ({change['summary']}), open since {change['opened']}, "
-            f"{'stopped after' if dead else 'is under way, now at'} '{change['last_step']}'"
-        )
-        if not reading_only and (change["free"] or (take_over == change["id"] and change["state"] == "open")):
-            why = "its controller is gone" if change["controller_gone"] else "nobody leads it any more"
-            found.append(f"{told}; {'you take it over' if take_over else why}, so this run goes on from there")
-            superseded = change["id"]
-        elif reading_only:
-            found.append(f"{told}; it is {change['state']}, its lease runs {change['lease_left_s']:.0f} s more")
-        elif change["state"] == "rolling-back":
-            raise PdopsError(f"{told} and is being rolled back now by its guard; wait until that ends, then run again.")
-        else:
-            raise PdopsError(
-                f"{told} and still holds the deployment for {max(0.0, change['lease_left_s']):.0f} s; "
-                f"wait for it to end, or take it over with -e take_over={change['id']}."
-            )
-    if take_over and superseded is None and not reading_only:
-        raise PdopsError(f"take_over={take_over}: no such change is open here; leave take_over out.")
-    return found, superseded
-
-
 def _with_restart(plan: Plan, sight: Sight, scope: str, why: str) -> Plan:
+    _refuse_alone(sight, scope)
     names = _in_scope(sight, scope)
     reasons = {name: plan.why.get(name, why) for name in names}
     return Plan(**{**plan.__dict__, "restart": tuple(names), "scope": scope, "why": reasons, "nothing": None})
@@ -347,6 +318,17 @@ def _scope_of_named(sight: Sight, asked: Asked) -> str:
         f"{', '.join(sorted(named))} cannot be restarted by itself: a pair whose prefill was replaced meets afresh only when "
         "decode restarts too; say -e scope=co (prefill, decode and router), scope=decode or scope=router without -l, role= and instance=."
     )
+
+
+def _refuse_alone(sight: Sight, scope: str) -> None:
+    """Decode alone is taken out of a router and proved through it, so the others must run."""
+    others = [item.name for item in sight.instances if item.role != "decode"]
+    down = [name for name in others if (sight.by_name[name].get("unit") or {"pid": 0})["pid"] is None]
+    if scope == "decode" and down:
+        raise PdopsError(
+            f"scope=decode restarts decode while the others serve, but {', '.join(down)} {'does' if len(down) == 1 else 'do'} not run; "
+            "restart all with -e scope=co."
+        )
 
 
 def _restart(deployment: str, sight: Sight, asked: Asked) -> Plan:

@@ -107,15 +107,23 @@ class Book:
         return {**rules.summary_of(record), "free": self.is_free(record, take_over)}
 
     def newest_unreported(self, instances: Iterable[Mapping[str, Any]]) -> list[rules.Record]:
-        """Ended changes of which no run has told an operator yet (the guard rolled them back)."""
+        """Ended changes of which no run has told an operator yet (the guard rolled them back).
+
+        A rollback that failed is told by every run until a later change has ended well: whoever looks next may be
+        somebody else, and nothing else would say why the deployment is down.
+        """
         wanted = list(instances)
-        return [
-            record
-            for record in self.all()
-            if record["state"] in ("rolled-back", "rollback-failed")
-            and not record.get("reported")
-            and rules.overlaps(record, wanted)
-        ]
+        found: list[rules.Record] = []
+        for record in self.all():
+            if not rules.overlaps(record, wanted):
+                continue
+            if record["state"] == "confirmed":
+                found = [item for item in found if item["state"] != "rollback-failed"]
+            elif record["state"] == "rollback-failed" or (
+                record["state"] == "rolled-back" and not record.get("reported")
+            ):
+                found.append(record)
+        return found
 
     def begin(self, record: rules.Record, take_over: str | None) -> rules.Record:
         """Open the change, which is the lock against a second operator.

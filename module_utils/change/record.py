@@ -229,7 +229,7 @@ def summary_of(record: Record) -> dict[str, Any]:
         "lease_left_s": round(lease_left_s(record), 1),
         "controller_gone": who.is_gone(record["leader"]),
         "files": [
-            {key: item.get(key) for key in ("instance", "path", "sha256_before", "sha256_after")}
+            {key: item.get(key) for key in ("instance", "path", "sha256_before", "sha256_after", "knobs")}
             for item in record["files"]
         ],
         "touched": record["touched"],

@@ -167,6 +167,8 @@ OPEN = {
     "lease_left_s": 40.0,
     "controller_gone": None,
     "free": False,
+    "verb": "restore",
+    "files": [{"instance": "decode", "path": "/d.sh", "now": "new", "knobs": {"A": [None, "1"]}}],
 }
 
 
@@ -182,6 +184,26 @@ def test_an_interrupted_change_is_told_and_ended_with_a_restart_even_if_nothing_
     assert made.take_over == "one-1"
     assert made.restart == ("prefill", "decode", "router")
     assert "stopped after 'stop decode'; its controller is gone" in made.found[0]
+
+
+def test_another_verb_does_not_confirm_what_an_interrupted_change_left() -> None:
+    gone = {**OPEN, "controller_gone": True, "free": True}
+    for asked in ({"verb": "restart"}, {"verb": "restore", "knob": "B"}, {"verb": "set", "knob": "A", "value": "2"}):
+        verb = asked.pop("verb")
+        with pytest.raises(PdopsError, match=r"recover.yml -e finish=back") as refused:
+            plan(verb, info(open_change=gone), **asked)
+        assert "its new script is in place" in str(refused.value)
+    # One that had not written a script yet keeps nothing, and an operator may say to take it over.
+    assert plan("restart", info(open_change={**gone, "files": [{**gone["files"][0], "now": "old"}]})).restart
+    assert plan("restart", info(open_change=gone), take_over="one-1").take_over == "one-1"
+    assert plan("restore", info(open_change=gone)).summary == "finished: restored A=1"
+
+
+def test_decode_alone_is_refused_while_the_others_are_down() -> None:
+    seen = info(router={"unit": {"pid": None}})
+    with pytest.raises(PdopsError, match="but router does not run; restart all with -e scope=co"):
+        plan("restart", seen, scope="decode")
+    assert plan("restart", seen).restart == ("prefill", "decode", "router")
 
 
 def test_taking_over_must_name_the_open_change() -> None:

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""What earlier changes left behind, and whether a new run may go on from there. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .asked import Asked
+from .pdops_error import PdopsError
+from .sight import Sight
+
+
+def left_behind(sight: Sight, asked: Asked, take_over: str | None) -> tuple[list[str], str | None]:
+    """Sentences about it, and the id of the open change that this run supersedes, if any.
+
+    Raises :class:`PdopsError` when an open change has the deployment, or when this run asks for something else than an
+    interrupted one whose script is in place.
+    """
+    reading_only = asked.verb == "verify"
+    found = []
+    superseded = None
+    for info in sight.infos:
+        for change in info.get("unreported", []):
+            found.append(
+                f"change {change['id']} of {change['who']} ({change['summary']}) was {change['state']} by its guard "
+                f"at {change['ended']}: {change['reason']}"
+            )
+    for change in sight.open_changes():
+        dead = change["free"] or change["controller_gone"]
+        told = (
+            f"change {change['id']} of {change['who']} ({change['summary']}), open since {change['opened']}, "
+            f"{'stopped after' if dead else 'is under way, now at'} '{change['last_step']}'"
+        )
+        if not reading_only and (change["free"] or (take_over == change["id"] and change["state"] == "open")):
+            why = "its controller is gone" if change["controller_gone"] else "nobody leads it any more"
+            if not take_over and asked.verb != "recover" and not _same_intent(change, asked):
+                raise PdopsError(_other_intent(change, told, why))
+            found.append(f"{told}; {'you take it over' if take_over else why}, so this run goes on from there")
+            superseded = change["id"]
+        elif reading_only:
+            found.append(f"{told}; it is {change['state']}, its lease runs {change['lease_left_s']:.0f} s more")
+        elif change["state"] == "rolling-back":
+            raise PdopsError(f"{told} and is being rolled back now by its guard; wait until that ends, then run again.")
+        else:
+            raise PdopsError(
+                f"{told} and still holds the deployment for {max(0.0, change['lease_left_s']):.0f} s; "
+                f"wait for it to end, or take it over with -e take_over={change['id']}."
+            )
+    if take_over and superseded is None and not reading_only:
+        raise PdopsError(f"take_over={take_over}: no such change is open here; leave take_over out.")
+    return found, superseded
+
+
+def _same_intent(change: Mapping[str, Any], asked: Asked) -> bool:
+    """Whether carrying the interrupted change through is what is asked now. One that changed no script keeps nothing."""
+    edited = [item for item in change["files"] if item.get("now") != "old"]
+    if not edited:
+        return True
+    knobs = {name: pair for item in edited for name, pair in (item.get("knobs") or {}).items()}
+    if asked.verb != change.get("verb") or (asked.knob is not None and asked.knob not in knobs):
+        return False
+    wanted = None if asked.unset else asked.value
+    return (wanted is None and not asked.unset) or all(after == wanted for _before, after in knobs.values())
+
+
+def _other_intent(change: Mapping[str, Any], told: str, why: str) -> str:
+    """An unrelated run must not confirm what nobody proved."""
+    left = max(0.0, change["lease_left_s"])
+    return (
+        f"{told}; {why}, and its new script is in place. Its guard puts the old state back in {left:.0f} s: wait for that, "
+        "or do it now with ansible-playbook recover.yml -e finish=back, or keep the new state with -e finish=forward; then run this again."
+    )
