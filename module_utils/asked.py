@@ -36,6 +36,7 @@ class Asked:
     scope: str | None = None
     expect_only: bool = True
     change: str | None = None
+    overlap: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         return {**asdict(self), "instances": list(self.instances)}
@@ -201,6 +202,7 @@ def read_asked(verb: str, given: Mapping[str, Any], instances: list[Instance]) -
         role=role,
         scope=scope,
         expect_only=_flag(given, "expect_only", True),
+        overlap=_flag(given, "overlap", False),
         change=change,
     )
 

@@ -256,7 +256,7 @@ def request(
         return Answer(response.status, found, data[:max_bytes], len(data) > max_bytes, clock.spent())
     except (Late, socket.timeout, TimeoutError):
         what = "no whole answer from" if sock is not None else "no connection to"
-        return Failure("timeout", f"{what} {where} within {timeout_s:g} s", clock.spent())
+        return Failure("timeout", f"{what} {where} within {timeout_s:.3g} s", clock.spent())
     except (OSError, http.client.HTTPException) as error:
         return failure_of(error, address, clock.spent())
     except ValueError as error:
@@ -282,7 +282,7 @@ def port_open(host: str, port: int, timeout_s: float = 1.0) -> Optional[Failure]
         connect(Address("http", host, port, "/"), clock).close()
         return None
     except (Late, socket.timeout, TimeoutError):
-        return Failure("timeout", f"no connection to {host}:{port} within {timeout_s:g} s", clock.spent())
+        return Failure("timeout", f"no connection to {host}:{port} within {timeout_s:.3g} s", clock.spent())
     except ConnectionRefusedError:
         return Failure("refused", f"nothing listens on {host}:{port}", clock.spent())
     except socket.gaierror as error:

@@ -15,6 +15,7 @@ class Plan:
     ``expect`` is what gate ``effective`` asks of each instance: knob to value, None for "must not be set";
     an instance that is not in it is compared with its own script.
     ``found`` are sentences about what earlier runs left; ``nothing`` says why nothing is to be done.
+    With ``overlap`` decode starts when prefill's bootstrap port answers.
     """
 
     deployment: str
@@ -29,6 +30,7 @@ class Plan:
     warnings: tuple[str, ...] = ()
     take_over: str | None = None
     nothing: str | None = None
+    overlap: bool = False
 
     @property
     def changed(self) -> bool:

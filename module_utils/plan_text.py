@@ -43,6 +43,8 @@ def plan_lines(plan: Plan, instances: list[Instance]) -> list[str]:
         stop = " -> ".join(reversed(plan.restart))
         lines.append(f"stop {stop}, then start {' -> '.join(plan.restart)}")
         lines += [f"  {name}: {plan.why.get(name, '')}" for name in plan.restart]
+        if plan.overlap:
+            lines.append("  decode starts when prefill's bootstrap port answers, so that both load at the same time")
         worst = sum(by_name[name].load_timeout_s for name in plan.restart)
         lines.append(f"  {_outage(plan)}; at most {worst:.0f} s of loading are waited for")
     else:

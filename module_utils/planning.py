@@ -41,7 +41,8 @@ def decide(
         former = next(change for change in sight.open_changes() if change["id"] == superseded)
         plan = _with_restart(plan, sight, "co", "an interrupted change is brought to an end")
         plan = Plan(**{**plan.__dict__, "summary": f"finished: {former['summary']}"})
-    return Plan(**{**plan.__dict__, "found": (*found, *plan.found), "take_over": superseded})
+    overlap = asked.overlap and plan.scope == "co"
+    return Plan(**{**plan.__dict__, "found": (*found, *plan.found), "take_over": superseded, "overlap": overlap})
 
 
 def _with_restart(plan: Plan, sight: Sight, scope: str, why: str) -> Plan:

@@ -206,6 +206,14 @@ def test_decode_alone_is_refused_while_the_others_are_down() -> None:
     assert plan("restart", seen).restart == ("prefill", "decode", "router")
 
 
+def test_overlap_is_planned_where_both_engines_start() -> None:
+    assert plan("restart", info(), overlap="true").overlap
+    assert not plan("restart", info(), overlap="true", scope="router").overlap
+    assert "both load at the same time" in " ".join(plan_lines(plan("restart", info(), overlap=True), instances()))
+    with pytest.raises(PdopsError, match="overlap=maybe is not yes or no"):
+        plan("restart", info(), overlap="maybe")
+
+
 def test_taking_over_must_name_the_open_change() -> None:
     assert plan("restore", info(open_change=OPEN), take_over="one-1").take_over == "one-1"
     with pytest.raises(PdopsError, match="no such change is open"):
