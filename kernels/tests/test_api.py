@@ -52,6 +52,18 @@ MLA: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "page": (stream(page=48), "not a power of two"),
     "kv shape": (stream(kv=torch.zeros(2, 64, 512)), "wanted (pages, 64, 576)"),
     "kv dtype": (stream(kv=torch.zeros(2, 64, 576, dtype=torch.float16)), "q is torch.float32"),
+    "q dtype": (lambda a: a.update(q=torch.zeros(4, 16, 576, dtype=torch.int32)), "q has dtype torch.int32"),
+    "q heads too far apart": (
+        lambda a: a.update(q=torch.empty_strided((4, 16, 576), (576, 2**28, 1), device="meta")),
+        "with heads within 2**31 elements",
+    ),
+    "out rows share memory": (lambda a: a.update(out=torch.zeros(1, 16, 512).expand(4, 16, 512)), "share memory"),
+    "out heads overlap": (
+        lambda a: a.update(out=torch.zeros(99999).as_strided((4, 16, 512), (16 * 512, 256, 1))),
+        "share memory",
+    ),
+    "scale": (lambda a: a.update(scale=float("nan")), "scale=nan is not a finite number"),
+    "no page": (stream(page=0), "page=0 is not a power of two"),
     "gqa plan": (lambda a: a.update(plan=GQA), "not of an MLA kind"),
     "device": (lambda a: a.update(lse=torch.zeros(4, 16, device="meta")), "must be on cpu"),
 }
@@ -71,8 +83,12 @@ def test_mla_refuses(name: str) -> None:
     ("kv", "sentence"),
     [
         (torch.zeros(2, 64 * 576, dtype=torch.uint8), "kv of stream 1 must be bytes"),
-        (torch.zeros(2, 64 * 584 + 8, dtype=torch.uint8), "not a multiple of 16"),
+        (torch.zeros(2, 64 * 584 + 8, dtype=torch.uint8), "must be multiples of 16"),
         (torch.zeros(2, 64, 584, dtype=torch.uint8), "kv of stream 1 must be bytes"),
+        # one byte wide too, but read as e4m3 they would be other numbers
+        (torch.zeros(2, 37440, dtype=torch.float8_e5m2), "wanted uint8 or float8_e4m3fn"),
+        (torch.zeros(2, 37440, dtype=torch.int8), "wanted uint8 or float8_e4m3fn"),
+        (torch.zeros(2 * 37440 + 1, dtype=torch.uint8)[1:].view(2, 37440), "must be multiples of 16"),
     ],
 )
 def test_packed_refuses(kv: torch.Tensor, sentence: str) -> None:
@@ -99,6 +115,7 @@ def test_gqa_refuses() -> None:
         (k, k.half(), table, "must be equal"),
         (torch.zeros(3, 48, 2, 128), torch.zeros(3, 48, 2, 128), table, "power of two"),
         (k, k, table[:, :1], "table is"),
+        (torch.zeros(3, 0, 2, 128), torch.zeros(3, 0, 2, 128), table, "page=0 is not a power of two"),
     ):
         with pytest.raises(ValueError) as caught:
             api.gqa_decode(q, bad_k, bad_v, bad_table, lengths, **rest)  # type: ignore[arg-type]
@@ -113,6 +130,15 @@ def test_check_indices_finds_what_the_kernel_trusts() -> None:
         api.check_indices(replace(good, lengths=torch.tensor([3], dtype=torch.int32)))
     with pytest.raises(ValueError, match="Index -1"):
         api.check_indices(good, dense=True)
+    for length in (4, -1):
+        with pytest.raises(ValueError, match=f"Length {length} of sequence 0 is not from 0 to 3"):
+            api.check_indices(replace(good, lengths=torch.tensor([length], dtype=torch.int32)))
+
+
+def test_out_may_be_any_view_without_overlap() -> None:
+    base = torch.zeros(4, 16, 512)
+    assert all(map(api._apart, (base, base.transpose(0, 1), base[:, ::2], base[::3], base[:1].expand(1, 16, 512))))
+    assert not api._apart(torch.empty_strided((2, 9, 512), (512, 2**28, 1), device="meta"))
 
 
 def test_packed_pages_have_584_bytes_a_token_and_sglangs_padding() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -90,8 +91,6 @@ def test_auto_is_never_modelled_slower_than_a_target(shape: Shape, machine, targ
 @settings(max_examples=60, deadline=None)
 @given(shapes, st.integers(1, 160), st.sampled_from([64, 128, 512]))
 def test_leaf_depends_on_the_row_alone(shape: Shape, rows: int, leaf: int) -> None:
-    from dataclasses import replace
-
     a = make_plan(shape, RTX, Knobs("leaf", leaf_tokens=leaf))
     b = make_plan(replace(shape, rows=rows), MACHINES["rtx-5090"], Knobs("leaf", leaf_tokens=leaf))
     assert (a.splits, a.tiles_per_split, a.config, a.direct) == (b.splits, b.tiles_per_split, b.config, b.direct)
@@ -188,12 +187,58 @@ def test_golden_plans() -> None:
         ({"PDOPS_KERNELS_POLICY": "fixed"}, "needs PDOPS_KERNELS_SPLITS"),
         ({"PDOPS_KERNELS_LEAF_TOKENS": "100"}, "not a multiple of 64"),
         ({"PDOPS_KERNELS_STRICT": "yes"}, "not 0 or 1"),
+        ({"SGLANG_SM120_MMA_TARGET_CTAS": "9" * 5000}, "is not a whole number"),
+        ({"PDOPS_KERNELS_SPLIT": "4"}, "PDOPS_KERNELS_SPLIT is not a variable of this package"),
+        ({"PDOPS_KERNELS_POLICY": "fixed", "PDOPS_KERNELS_SPLITS": "1025"}, "from 1 to 1024"),
+        ({"PDOPS_KERNELS_LEAF_TOKENS": "65600"}, "from 64 to 65536"),
     ],
 )
 def test_bad_knobs_stop_with_one_sentence(env: dict[str, str], sentence: str) -> None:
     with pytest.raises(KnobError) as caught:
         read_knobs(env)
-    assert sentence in str(caught.value) and "\n" not in str(caught.value)
+    assert sentence in str(caught.value) and "\n" not in str(caught.value) and len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"policy": "fast"}, "policy 'fast'"), ({"target_ctas": 0}, "target of CTAs of 0"),
+        ({"fixed_splits": 0}, "splits of 0"), ({"fixed_splits": 1025}, "splits of 1025"),
+        ({"leaf_tokens": 0}, "tokens of 0"), ({"leaf_tokens": 100}, "100 tokens is not a multiple of 64"),
+    ],
+)  # fmt: skip
+def test_knobs_out_of_bounds_cannot_be_made(values: dict[str, object], sentence: str) -> None:
+    with pytest.raises(KnobError, match=sentence):
+        Knobs(**values)  # type: ignore[arg-type]
+
+
+def test_a_variable_that_the_policy_does_not_read_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    env = {"SGLANG_SM120_MMA_TARGET_CTAS": "512", "PDOPS_KERNELS_SPLITS": "4", "PDOPS_KERNELS_POLICY": "leaf"}
+    knobs = read_knobs(env)
+    assert knobs.without_effect == ("SGLANG_SM120_MMA_TARGET_CTAS", "PDOPS_KERNELS_SPLITS")
+    PlanBook(RTX, knobs)
+    assert "policy leaf does not read SGLANG_SM120_MMA_TARGET_CTAS, PDOPS_KERNELS_SPLITS" in caplog.text
+    assert read_knobs({"SGLANG_SM120_MMA_TARGET_CTAS": "512"}).without_effect == ()
+
+
+def test_figures_that_no_machine_has_are_refused() -> None:
+    for change in (
+        lambda: RTX.with_sms(0),
+        lambda: RTX.with_sms(-188),
+        lambda: machine_for(120, 10**6),
+        lambda: machine_for(75, 46),
+        lambda: replace(RTX, tile_us=float("nan")),
+        lambda: replace(RTX, dram_gbs=0.0),
+    ):
+        with pytest.raises(ValueError, match=r"\.$"):
+            change()
+
+
+def test_splits_that_would_overflow_on_the_device_are_refused() -> None:
+    long = Shape("gqa_128", 1, 8, (60_000 * 64,))
+    assert make_plan(long, RTX, Knobs("target", 30_000)).splits == 30_000
+    with pytest.raises(ValueError, match="overflow 32 bits"):
+        make_plan(long, RTX, Knobs("target", 60_000))
 
 
 def test_policy_follows_the_knob() -> None:
@@ -226,6 +271,12 @@ def test_table_wins_over_the_model_only_for_its_bucket_machine_and_policy(tmp_pa
     assert "fitted model" in make_plan(Shape("mla_packed", 63, 16, (512, 128)), RTX, Knobs("auto"), table).reason
     with pytest.raises(KnobError, match="calibrate on this host"):
         make_plan(FIELD, MACHINES["rtx-5090"], Knobs("auto"), table)
+    fine = {"arch": 120, "sms": 188, "constants": {}, "buckets": {}}
+    for what in ({"constants": {"tile_us": float("nan")}}, {"constants": {"tile_us": float("inf")}},
+                 {"buckets": {FIELD.key: 7.9}}, {"buckets": {FIELD.key: 0}}, {"sms": "188"}):  # fmt: skip
+        path.write_text(json.dumps(fine | what))
+        with pytest.raises(KnobError, match="write it anew with calibrate"):
+            read_table(str(path))
     for bad in ("{", "[]", '{"arch": 120}', json.dumps({"arch": 120, "sms": 1, "constants": {"x": 1}, "buckets": {}})):
         path.write_text(bad)
         with pytest.raises(KnobError, match="calibrate"):
@@ -253,7 +304,11 @@ def test_report_shows_the_fields_case(capsys: pytest.CaptureFixture[str]) -> Non
     assert all("modelled" in line for line in text.splitlines() if " us" in line)
     assert report(["--json", "--sms", "170", "--policies", "leaf:64,fixed:3"]) == 0
     assert [p["splits"] for p in json.loads(capsys.readouterr().out)["plans"]] == [10, 3, 10, 3]
-    assert report(["--policies", "fast"]) == 2 and report(["--topk", "0", "--json"]) == 2
+    bad = ["--policies fast", "--policies fixed:0", "--policies leaf:100", "--policies 0", "--topk 0 --json", "--rows 64,",
+           "--rows 0", "--sms 0", "--sms -3", "--arch 75", "--heads 0", "--kind gqa_96", "--topk 1+2+3"]  # fmt: skip
+    for options in bad:
+        assert report(options.split()) == 2, options
+    assert len(capsys.readouterr().err.splitlines()) == len(bad)
 
 
 def test_planning_imports_neither_torch_nor_triton() -> None:

@@ -11,11 +11,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).parents[1]
 SGLANG = ROOT / ".cache" / "sglang"
@@ -102,6 +104,10 @@ m._sm120_default_backend = 'torch'
 long = dict(kw, topk_length=None)
 m.flash_mla_with_kvcache_sm120(**long)
 m.flash_mla_with_kvcache_sm120(**long)
+# what would be read as other numbers goes to the stock kernel
+m.flash_mla_with_kvcache_sm120(**dict(kw, k_cache=window.view(torch.float8_e5m2)))
+m.flash_mla_with_kvcache_sm120(**dict(kw, k_cache=window.as_strided(window.shape, (window.stride(0), 585, 585, 1))))
+m.flash_mla_with_kvcache_sm120(**dict(kw, extra_indices_in_kvcache=idx2[:, :, :0], extra_topk_length=n2 * 0))
 print('error', error)
 """
 )
@@ -117,13 +123,38 @@ def test_hooked_kernel_agrees_with_sglangs_own(installed: Path, tmp_path: Path, 
     )
     assert done.returncode == 0, done.stderr[-2000:]
     (record,) = (json.loads(p.read_text()) for p in tmp_path.glob("*.json"))
-    assert (record["state"], record["sglang"], record["machine"]) == ("hooked", "0.5.23", "rtx-pro-6000")
+    assert (record["state"], record["sglang"], record["machine"]) == ("serving", "0.5.23", "rtx-pro-6000")
     assert [(p["rows"], p["caps"], p["splits"], p["policy"]) for p in record["plans"]] == [
         (3, [128, 64], 3, "target"),
         (3, [128], 3, "target"),
     ]
-    assert record["fallbacks"]["no top-k length"] == 1  # written when a reason first appears
+    assert record["fallbacks"] == {  # written when a reason first appears
+        "no top-k length": 2,
+        "dtype of the KV cache": 1,
+        "KV layout": 1,
+        "caps=(128, 0): kind mla_packed takes 1 to 2 streams of at least one token.": 1,
+    }
     held.append("hooked into the real SGLang 0.5.23, agrees with its torch path")
+
+
+def test_a_status_directory_that_breaks_later_does_not_end_a_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without SGLang: only the hook. At the start the same trouble is fatal in strict mode, see above."""
+    from pdops_kernels import sglang_plugin as plugin
+
+    monkeypatch.setenv("PDOPS_KERNELS_MACHINE", "rtx-pro-6000")
+    place = tmp_path / "status"
+    hook = plugin.Hook(plugin.Knobs("auto", strict=True), plugin.Status(str(place)))
+    assert hook(lambda *a: "stock", 1) == "stock"
+    (record,) = (json.loads(p.read_text()) for p in place.glob("*.json"))
+    assert (record["state"], record["fallbacks"], record["pid"]) == ("hooked", {"positional arguments": 1}, os.getpid())
+    shutil.rmtree(place)
+    place.write_text("no directory any more")
+    q = torch.zeros(0, 1, 16, 512, dtype=torch.bfloat16)
+    assert hook(lambda **k: "stock", q=q, k_cache=q, indices=q, head_dim_v=512) == "stock"
+    assert hook.book is not None and hook.book.fallbacks["no rows"] == 1
+    assert "status record cannot be written" in caplog.text
 
 
 def test_allow_list_of_sglang_leaves_us_out_and_then_there_is_no_record(installed: Path, tmp_path: Path) -> None:

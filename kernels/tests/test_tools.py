@@ -88,6 +88,7 @@ def test_tools_fail_with_a_code_and_one_sentence(tool: Tool) -> None:
         ("prewarm", "--arch", "75"),
         ("prewarm", "--kind", "gqa_96"),
         ("gate", "--archs", "x"),
+        ("gate", "--archs", "75"),  # nothing is served there: not a pass
         ("selftest",),
     ):
         done = tool(name, *args, "--json")
@@ -109,9 +110,9 @@ def test_a_bad_knob_stops_the_selftest(tool: Tool) -> None:
 
 
 MUTANTS = {
-    "mask: tokens past the length count": ("mla.py", "valid = pos < tl.where(second, length2, length)", "valid = pos < CAP"),
+    "mask: tokens past the length count": ("mla.py", "valid = pos < tl.where(second, length2, length)", "valid = pos < cap"),
     "mask: holes count": ("mla.py", "valid = valid & (slot >= 0)", "valid = valid & (slot >= -1)"),
-    "mask: gqa reads past the end": ("gqa.py", "valid = pos < length", "valid = pos < CAP"),
+    "mask: gqa reads past the end": ("gqa.py", "valid = pos < length", "valid = pos < cap"),
     "merge: weights forgotten": ("merge.py", "acc += weight * part.to(tl.float32)", "acc += part.to(tl.float32)"),
     "merge: empty splits are read": ("merge.py", 'mask=lse > float("-inf"), other=0.0', "mask=dims < DIM, other=0.0"),
     "merge: the last split is lost": ("merge.py", "for split in range(0, splits):", "for split in range(0, splits - 1):"),

@@ -63,7 +63,8 @@ class Stream:
         else [pages, page, dim + rope] of q's dtype, any page stride.
     indices: int32. Sparse: [rows, cap] token slots (page number * page + offset), negative entries are holes.
         Dense: [seqs, ceil(cap / page)] page numbers.
-    lengths: int32 [seqs]: how many index entries (sparse) or tokens (dense) count. 0 is allowed.
+    lengths: int32 [seqs]: how many index entries (sparse) or tokens (dense) count. 0 is allowed. Above the plan's cap
+        a sparse list ends at the cap, as in SGLang's own kernel; a dense row becomes NaN, never a shorter context.
     page: tokens per page.
     """
 
@@ -95,20 +96,39 @@ def _require(truth: bool, sentence: str) -> None:
         raise ValueError(sentence)
 
 
+FLOATS = (torch.bfloat16, torch.float16, torch.float32)
+PACKED_DTYPES = (torch.uint8, torch.float8_e4m3fn)
+
+
+def _apart(tensor: torch.Tensor) -> bool:
+    """Whether no two elements of a [rows, heads, dim] tensor share memory, and heads lie within 32 bit offsets."""
+    (rows, heads, dim), (by_row, by_head, _) = tensor.shape, tensor.stride()
+    if (heads - 1) * by_head >= 2**31:
+        return False
+    if heads == 1 or by_head >= dim:
+        inner = (heads - 1) * by_head + dim
+        if rows == 1 or by_row >= inner:
+            return True
+    return by_row >= dim and (heads == 1 or by_head >= (rows - 1) * by_row + dim)
+
+
 def _check_common(
     plan: Plan, q: torch.Tensor, out: torch.Tensor, lse: torch.Tensor, workspace: Workspace | None,
-    sink: torch.Tensor | None, rows_per_seq: int,
+    sink: torch.Tensor | None, rows_per_seq: int, scale: float,
 ) -> None:  # fmt: skip
     shape, kind = plan.shape, KINDS[plan.shape.kind]
     want = (shape.rows, shape.heads, kind.dim + kind.rope)
     _require(tuple(q.shape) == want, f"q is {tuple(q.shape)}, the plan {shape.key} wants {want}.")
-    _require(q.stride(2) == 1, "q must be contiguous in its last dimension.")
+    _require(q.dtype in FLOATS, f"q has dtype {q.dtype}, wanted a 16 or 32 bit float.")
+    _require(q.stride(2) == 1 and (shape.heads - 1) * q.stride(1) < 2**31,
+             f"q has strides {q.stride()}: it must be contiguous in its last dimension, with heads within 2**31 elements.")  # fmt: skip
+    _require(not q.is_cuda or q.device.index == torch.cuda.current_device(),
+             f"q is on {q.device}, which is not the current CUDA device: a kernel would start on the other.")  # fmt: skip
     _require(tuple(out.shape) == (shape.rows, shape.heads, kind.dim) and out.stride(2) == 1,
              f"out is {tuple(out.shape)} strides {out.stride()}, wanted {(shape.rows, shape.heads, kind.dim)} with the last contiguous.")  # fmt: skip
-    _require(
-        out.dtype in (torch.bfloat16, torch.float16, torch.float32),
-        f"out has dtype {out.dtype}, wanted a 16 or 32 bit float.",
-    )
+    _require(out.dtype in FLOATS, f"out has dtype {out.dtype}, wanted a 16 or 32 bit float.")
+    _require(_apart(out), f"out has strides {out.stride()}: its rows and heads must not share memory.")
+    _require(math.isfinite(scale), f"scale={scale} is not a finite number.")
     _require(tuple(lse.shape) == (shape.rows, shape.heads) and lse.dtype == torch.float32 and lse.is_contiguous(),
              f"lse must be contiguous float32 {(shape.rows, shape.heads)}.")  # fmt: skip
     _require(
@@ -160,7 +180,7 @@ def mla_decode(
     q [rows, heads, dim + rope]; kind mla_packed wants bfloat16, others the dtype of kv.
     streams: as many as plan.shape.caps; dense takes one.
     out [rows, heads, dim]; lse [rows, heads] float32, natural logarithm, without the sink. A row with no valid token
-        gets out 0 and lse -inf, with or without a sink.
+        gets out 0 and lse -inf, with or without a sink. NaN in a valid token or in q becomes NaN in out and lse.
     sink [heads] float32: adds exp(sink) to each row's denominator.
     rows_per_seq: speculative rows; row r belongs to sequence r // rows_per_seq. Sparse rows have their own index
         lists and share the sequence's length; in a dense batch the last row of a sequence sees all its tokens and
@@ -168,7 +188,7 @@ def mla_decode(
     """
     shape, kind = plan.shape, KINDS[plan.shape.kind]
     _require(kind.family == "mla", f"The plan {shape.key} is not of an MLA kind.")
-    _check_common(plan, q, out, lse, workspace, sink, rows_per_seq)
+    _check_common(plan, q, out, lse, workspace, sink, rows_per_seq, scale)
     _require(
         len(streams) == len(shape.caps), f"{len(streams)} KV streams given, the plan {shape.key} has {len(shape.caps)}."
     )
@@ -184,12 +204,13 @@ def mla_decode(
         kv = stream.kv
         _require(kv.device == q.device, f"kv of stream {i + 1} must be on {q.device}.")
         if kind.packed:
-            _require(kv.ndim == 2 and kv.element_size() == 1 and kv.stride(1) == 1 and kv.shape[1] >= stream.page * TOKEN_BYTES,
-                     f"kv of stream {i + 1} must be bytes [pages, {stream.page * TOKEN_BYTES} or more], is {kv.dtype} {tuple(kv.shape)}.")  # fmt: skip
             _require(
-                kv.stride(0) % 16 == 0,
-                f"kv of stream {i + 1} has a page stride of {kv.stride(0)} bytes: not a multiple of 16.",
+                kv.dtype in PACKED_DTYPES, f"kv of stream {i + 1} has dtype {kv.dtype}, wanted uint8 or float8_e4m3fn."
             )
+            _require(kv.ndim == 2 and kv.stride(1) == 1 and kv.shape[1] >= stream.page * TOKEN_BYTES,
+                     f"kv of stream {i + 1} must be bytes [pages, {stream.page * TOKEN_BYTES} or more], is {kv.dtype} {tuple(kv.shape)}.")  # fmt: skip
+            _require(kv.stride(0) % 16 == 0 and kv.data_ptr() % 16 == 0,
+                     f"kv of stream {i + 1} has a page stride of {kv.stride(0)} bytes: that and its address must be multiples of 16.")  # fmt: skip
             _require(q.dtype == torch.bfloat16 or INTERPRETED, f"kind mla_packed wants q in bfloat16, got {q.dtype}.")
         else:
             width = kind.dim + kind.rope
@@ -204,10 +225,11 @@ def mla_decode(
         out if plan.direct else workspace.out, lse if plan.direct else workspace.lse,  # type: ignore[union-attr]
         scale * LOG2E, q.stride(0), q.stride(1), one.kv.stride(0), one.indices.stride(0), two.kv.stride(0),
         two.indices.stride(0), out.stride(0), out.stride(1), plan.splits, plan.tiles_per_split, rows_per_seq,
+        shape.caps[0], shape.caps[-1],
     )  # fmt: skip
     config = plan.config
     options = {
-        "CAP": shape.caps[0], "CAP2": shape.caps[-1], "HEADS": shape.heads, "BLOCK_H": config.block_h,
+        "HEADS": shape.heads, "BLOCK_H": config.block_h,
         "BLOCK_N": config.block_n, "PAGE": one.page, "PAGE2": two.page, "V_DIM": kind.dim, "ROPE": kind.rope or (ROPE if kind.packed else 0),
         "PACKED": kind.packed, "SPARSE": not dense, "EXTRA": len(streams) == 2, "SINK": sink is not None,
         "DIRECT": plan.direct, "UPCAST": INTERPRETED, "num_warps": config.warps, "num_stages": config.stages, "enable_fp_fusion": FP_FUSION,
@@ -238,7 +260,7 @@ def gqa_decode(
     """
     shape, kind = plan.shape, KINDS[plan.shape.kind]
     _require(kind.family == "gqa", f"The plan {shape.key} is not of a GQA kind.")
-    _check_common(plan, q, out, lse, workspace, sink, rows_per_seq)
+    _check_common(plan, q, out, lse, workspace, sink, rows_per_seq, scale)
     _require(k.ndim == 4 and k.shape == v.shape and k.shape[2:] == (shape.kv_heads, kind.dim),
              f"k is {tuple(k.shape)} and v {tuple(v.shape)}, wanted (pages, page, {shape.kv_heads}, {kind.dim}).")  # fmt: skip
     inner = (shape.kv_heads * kind.dim, kind.dim, 1)
@@ -247,18 +269,18 @@ def gqa_decode(
     _require(k.dtype == v.dtype == q.dtype, f"k is {k.dtype}, v {v.dtype}, q {q.dtype}: they must be equal.")
     _require(k.device == q.device and v.device == q.device, f"k and v must be on {q.device}.")
     page = k.shape[1]
-    _require(page & (page - 1) == 0, f"page={page} is not a power of two.")
+    _require(page >= 1 and page & (page - 1) == 0, f"page={page} is not a power of two.")
     seqs = shape.rows // rows_per_seq
     _check_list("table", table, lengths, seqs, seqs, -(-shape.caps[0] // page), q.device)
     args = (
         q, k, v, table, lengths, lse if sink is None else sink,
         out if plan.direct else workspace.out, lse if plan.direct else workspace.lse,  # type: ignore[union-attr]
         scale * LOG2E, q.stride(0), q.stride(1), k.stride(0), table.stride(0), out.stride(0), out.stride(1),
-        plan.splits, plan.tiles_per_split, rows_per_seq,
+        plan.splits, plan.tiles_per_split, rows_per_seq, shape.caps[0],
     )  # fmt: skip
     config = plan.config
     options = {
-        "CAP": shape.caps[0], "HEADS": shape.heads, "KV_HEADS": shape.kv_heads, "BLOCK_H": config.block_h,
+        "HEADS": shape.heads, "KV_HEADS": shape.kv_heads, "BLOCK_H": config.block_h,
         "BLOCK_N": config.block_n, "PAGE": page, "DIM": kind.dim, "SINK": sink is not None, "DIRECT": plan.direct,
         "UPCAST": INTERPRETED, "num_warps": config.warps, "num_stages": config.stages, "enable_fp_fusion": FP_FUSION,
     }  # fmt: skip
@@ -293,9 +315,15 @@ def _merge(
 
 
 def check_indices(stream: Stream, dense: bool = False) -> None:
-    """For debugging: ValueError when a valid index points outside kv. Reads device data, so it synchronizes."""
+    """For debugging: ValueError when a valid index points outside kv, or a length is negative or reaches beyond the
+    index list. Reads device data, so it synchronizes."""
     pages = stream.kv.shape[0]
     lengths = stream.lengths.long()
+    most = stream.indices.shape[1] * (stream.page if dense else 1)
+    wrong = ((lengths < 0) | (lengths > most)).nonzero()
+    if len(wrong):
+        seq = int(wrong[0, 0])
+        raise ValueError(f"Length {int(lengths[seq])} of sequence {seq} is not from 0 to {most}.")
     width = torch.arange(stream.indices.shape[1], device=stream.indices.device)
     used = -(-lengths // stream.page) if dense else lengths
     rows = stream.indices.shape[0] // stream.lengths.shape[0]

@@ -22,6 +22,10 @@ class PlanBook:
         """knobs default to the environment. Raises KnobError for a bad knob or an unreadable or foreign table."""
         self.machine = machine
         self.knobs = read_knobs() if knobs is None else knobs
+        if self.knobs.without_effect:
+            logger.warning(
+                "policy %s does not read %s: no effect", self.knobs.policy, ", ".join(self.knobs.without_effect)
+            )
         self.table = read_table(self.knobs.table) if self.knobs.table else None
         if self.table is not None:
             self.table.apply(machine)

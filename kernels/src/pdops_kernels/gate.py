@@ -100,6 +100,8 @@ def run(archs: list[int]) -> dict[str, Any]:
         recorder = compile_served(arch, SERVED, lambda case, c, arch=arch: each(arch, case, c))  # type: ignore[misc]
         compiled += recorder.compiled
         cached += recorder.cached
+        if not recorder.done:
+            raise ValueError(f"nothing is served on sm_{arch}: there is nothing to judge")
     return {
         "ok": bool(rows) and not any(r["problems"] for r in rows), "triton": triton.__version__,
         "budgets_of": list(BUDGET_TRITON), "compiled": compiled, "cached": cached, "seconds": round(time.monotonic() - start, 1),

@@ -12,7 +12,7 @@ import triton.language as tl
 
 from .mla import split_range
 
-_RUNTIME = ["splits", "tiles_per_split", "rows_per_seq"]
+_RUNTIME = ["splits", "tiles_per_split", "rows_per_seq", "cap"]
 
 
 @triton.jit(do_not_specialize=_RUNTIME, do_not_specialize_on_alignment=["length_ptr", "sink_ptr"])
@@ -35,7 +35,7 @@ def gqa_split(
     splits,
     tiles_per_split,
     rows_per_seq,
-    CAP: tl.constexpr,
+    cap,  # most tokens that the plan counts with
     HEADS: tl.constexpr,
     KV_HEADS: tl.constexpr,
     BLOCK_H: tl.constexpr,
@@ -66,11 +66,13 @@ def gqa_split(
     if UPCAST:
         q = q.to(tl.float32)
     length = tl.load(length_ptr + seq) - (rows_per_seq - 1 - row % rows_per_seq)
-    length = tl.maximum(tl.minimum(length, CAP), 0)
+    # a context beyond the plan must not look like an answer to a shorter one: NaN stays NaN to the end
+    first_sum = tl.where(length > cap, float("nan"), 0.0)
+    length = tl.maximum(tl.minimum(length, cap), 0)
     lo, hi = split_range(split, tl.cdiv(length, BLOCK_N), splits, tiles_per_split)
 
     top = tl.full([BLOCK_H], float("-inf"), tl.float32)
-    weight_sum = tl.zeros([BLOCK_H], tl.float32)
+    weight_sum = tl.zeros([BLOCK_H], tl.float32) + first_sum
     acc = tl.zeros([BLOCK_H, DIM], tl.float32)
     lane = tl.arange(0, BLOCK_N)
     table = table_ptr + seq.to(tl.int64) * stride_table
@@ -96,7 +98,7 @@ def gqa_split(
         acc = tl.dot(p.to(v.dtype), v, acc, input_precision="ieee")
         top = new_top
 
-    some = weight_sum > 0.0
+    some = weight_sum != 0.0  # NaN counts as some: it must reach the output
     safe_sum = tl.where(some, weight_sum, 1.0)
     lse2 = tl.where(some, top + tl.log2(safe_sum), float("-inf"))
     if DIRECT:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -25,6 +26,7 @@ class Limits:
 
 
 KB = 1024
+MAX_SMS = 4096
 LIMITS: Mapping[int, Limits] = {
     80: Limits(164 * KB, 163 * KB, 2048, 32),
     86: Limits(100 * KB, 99 * KB, 1536, 16),
@@ -67,10 +69,31 @@ class Machine:
     l2_gbs: float
     prologue_us: float = 1.0  # launch tail, Q load, first dependent index and KV loads of a CTA
     tile_us: float = 4.0  # one CTA alone on its SM, per 32 tokens of one head block
-    shared_issue: float = 1.0  # 1: two CTAs on one SM take turns; 0: they overlap fully
+    shared_issue: float = 1.0  # 1: two CTAs on one SM take turns; towards 0: they overlap fully
     merge_launch_us: float = 1.5
     merge_step_us: float = 0.05  # per split, serial part of the merge
     calibrated: bool = False
+
+    def __post_init__(self) -> None:
+        """ValueError for figures that no machine can have: with them the model would choose anything, or never end."""
+        if self.arch not in LIMITS:
+            raise ValueError(
+                f"No limits are known for sm_{self.arch}: add it to LIMITS in machine.py (known: {sorted(LIMITS)})."
+            )
+        if not 1 <= self.sms <= MAX_SMS:
+            raise ValueError(f"{self.sms} SMs are not from 1 to {MAX_SMS}.")
+        for name in (
+            "dram_gbs",
+            "l2_gbs",
+            "prologue_us",
+            "tile_us",
+            "shared_issue",
+            "merge_launch_us",
+            "merge_step_us",
+        ):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"{name}={value} of machine {self.name} is not a positive number.")
 
     def with_sms(self, sms: int) -> Machine:
         """The same machine with another number of SMs (MIG slices, sister cards)."""
@@ -92,9 +115,5 @@ def machine_for(arch: int, sms: int) -> Machine:
     for machine in MACHINES.values():
         if machine.arch == arch and machine.sms == sms:
             return machine
-    if arch not in LIMITS:
-        raise ValueError(
-            f"No limits are known for sm_{arch}: add it to LIMITS in machine.py (known: {sorted(LIMITS)})."
-        )
     base = next((m for m in MACHINES.values() if m.arch == arch), MACHINES["rtx-pro-6000"])
     return replace(base, arch=arch, sms=sms, name=f"sm_{arch}@{sms}")

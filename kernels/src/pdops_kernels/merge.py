@@ -48,7 +48,7 @@ def merge_splits(
         acc += weight * part.to(tl.float32)
         weight_sum += weight
 
-    some = weight_sum > 0.0
+    some = weight_sum != 0.0  # NaN counts as some: it must reach the output
     safe_sum = tl.where(some, weight_sum, 1.0)
     lse2 = tl.where(some, shift + tl.log2(safe_sum), float("-inf"))
     if SINK:

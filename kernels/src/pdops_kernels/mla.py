@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 
 # What differs between buckets or callers must not make another kernel: such a kernel would compile while serving.
-_RUNTIME = ["splits", "tiles_per_split", "rows_per_seq"]
+_RUNTIME = ["splits", "tiles_per_split", "rows_per_seq", "cap", "cap2"]
 _ANY_ALIGNMENT = ["length_ptr", "length2_ptr", "sink_ptr"]
 
 
@@ -53,8 +53,8 @@ def mla_split(
     splits,
     tiles_per_split,
     rows_per_seq,
-    CAP: tl.constexpr,  # most tokens of stream 1 a row can have
-    CAP2: tl.constexpr,
+    cap,  # most tokens of stream 1 that the plan counts with
+    cap2,
     HEADS: tl.constexpr,
     BLOCK_H: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -93,16 +93,19 @@ def mla_split(
     length = tl.load(length_ptr + seq)
     if not SPARSE:  # speculative rows: the last row of a sequence sees all of it, the one before one token less
         length -= rows_per_seq - 1 - row % rows_per_seq
-    length = tl.maximum(tl.minimum(length, CAP), 0)
+    first_sum = 0.0
+    if not SPARSE:  # a context beyond the plan must not look like an answer to a shorter one: NaN stays NaN to the end
+        first_sum = tl.where(length > cap, float("nan"), 0.0)
+    length = tl.maximum(tl.minimum(length, cap), 0)
     tiles = tl.cdiv(length, BLOCK_N)
     total = tiles
     if EXTRA:
-        length2 = tl.maximum(tl.minimum(tl.load(length2_ptr + seq), CAP2), 0)
+        length2 = tl.maximum(tl.minimum(tl.load(length2_ptr + seq), cap2), 0)
         total = tiles + tl.cdiv(length2, BLOCK_N)
     lo, hi = split_range(split, total, splits, tiles_per_split)
 
     top = tl.full([BLOCK_H], float("-inf"), tl.float32)
-    weight_sum = tl.zeros([BLOCK_H], tl.float32)
+    weight_sum = tl.zeros([BLOCK_H], tl.float32) + first_sum
     acc = tl.zeros([BLOCK_H, V_DIM], tl.float32)
     if PACKED:
         acc_rope = tl.zeros([BLOCK_H, ROPE], tl.float32)
@@ -191,7 +194,7 @@ def mla_split(
             acc_rope = tl.dot(p.to(k_rope.dtype), k_rope, acc_rope * shrink[:, None], input_precision="ieee")
         top = new_top
 
-    some = weight_sum > 0.0
+    some = weight_sum != 0.0  # NaN counts as some: it must reach the output
     safe_sum = tl.where(some, weight_sum, 1.0)
     if DIRECT:
         lse2 = tl.where(some, top + tl.log2(safe_sum), float("-inf"))

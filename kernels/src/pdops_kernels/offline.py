@@ -117,6 +117,7 @@ SERVED: tuple[Case, ...] = (
     Case("mla_576", caps=(2048,)),
     Case("mla_576", caps=(4096,), dense=True),
     Case("mla_512", caps=(512, 128), sink=True),
+    Case("mla_512", caps=(4096,), dense=True, sink=True, pages=(16, 16)),
     Case("gqa_128", heads=32, kv_heads=8, caps=(4096,)),
     Case("gqa_64", heads=64, kv_heads=8, caps=(4096,), sink=True),
 )

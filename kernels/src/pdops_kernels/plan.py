@@ -17,6 +17,7 @@ from __future__ import annotations
 import heapq
 import json
 import math
+import operator
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -201,13 +202,15 @@ def read_table(path: str) -> Table:
         with open(path, encoding="utf-8") as f:
             data = json.load(f)
         constants = {str(k): float(v) for k, v in data["constants"].items()}
-        buckets = {str(k): int(v) for k, v in data["buckets"].items()}
-        table = Table(int(data["arch"]), int(data["sms"]), constants, buckets)
+        buckets = {str(k): operator.index(v) for k, v in data["buckets"].items()}
+        table = Table(operator.index(data["arch"]), operator.index(data["sms"]), constants, buckets)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise KnobError(
             f"The calibration table {path} cannot be read ({error}): write it anew with calibrate."
         ) from error
-    if set(constants) - set(FITTED) or any(v <= 0 for v in [*constants.values(), *buckets.values()]):
+    if set(constants) - set(FITTED) or any(
+        not (math.isfinite(v) and v > 0) for v in [*constants.values(), *buckets.values()]
+    ):
         raise KnobError(
             f"The calibration table {path} has unknown or non-positive entries: write it anew with calibrate."
         )
@@ -254,6 +257,8 @@ def _cached(shape: Shape, machine: Machine, knobs: Knobs, measured: int | None) 
         raise ValueError(
             f"{shape.key} needs {splits} splits, a grid takes {MAX_GRID_Y}: use larger leaves or fewer tokens."
         )
+    if tiles_per_split == 0 and splits * tiles >= 2**31:  # split_range on the device counts in 32 bits
+        raise ValueError(f"{shape.key}: {splits} splits of {tiles} KV tiles overflow 32 bits: ask for fewer splits.")
     waves = base * splits / slots
     reason += f"; {base} x {splits} = {base * splits} CTAs on {slots} slots = {waves:.2f} waves, {waves / math.ceil(waves):.0%} filled"
     return Plan(

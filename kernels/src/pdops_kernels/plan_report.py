@@ -9,7 +9,7 @@ import json
 import sys
 from dataclasses import replace
 
-from .knobs import KnobError, Knobs, read_knobs
+from .knobs import KnobError, Knobs
 from .machine import MACHINES, SMS_TO_NAME, machine_for
 from .plan import Shape, make_plan, read_table
 
@@ -28,13 +28,23 @@ def knobs_named(name: str, base: Knobs) -> Knobs:
     raise KnobError(f"policy {name!r} is not auto, leaf[:tokens], fixed:splits or a number of CTAs.")
 
 
+def numbers(option: str, text: str, joined_by: str) -> tuple[int, ...]:
+    """`64,96` or `128+512` as numbers. ValueError with one sentence."""
+    parts = text.split(joined_by)
+    if not all(part.isascii() and part.isdigit() and len(part) <= 9 for part in parts):
+        raise ValueError(f"{option} {text!r} is not whole numbers joined by {joined_by!r}.")
+    return tuple(int(part) for part in parts)
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="pdops_kernels.plan", description=__doc__)
     parser.add_argument("--kind", default="mla_packed")
     parser.add_argument("--rows", default="64,96", help="capture buckets, comma separated")
     parser.add_argument("--heads", type=int, default=16, help="query heads per rank")
     parser.add_argument("--kv-heads", type=int, default=1)
-    parser.add_argument("--topk", default="512+128", help="tokens per KV stream, joined by +")
+    parser.add_argument(
+        "--topk", default="128+512", help="tokens per KV stream, joined by +; SGLang's order: window, then top-k"
+    )
     parser.add_argument("--machine", default=None, choices=sorted(MACHINES))
     parser.add_argument("--sms", type=int, default=188)
     parser.add_argument("--arch", type=int, default=None)
@@ -47,15 +57,15 @@ def main(argv: list[str] | None = None) -> int:
         if args.machine is None and (args.arch is not None or machine.sms != args.sms):
             machine = machine_for(args.arch or machine.arch, args.sms)
         table = read_table(args.table) if args.table else None
-        caps = tuple(int(c) for c in args.topk.split("+"))
+        caps = numbers("--topk", args.topk, "+")
         plans = [
             make_plan(
-                Shape(args.kind, int(rows), args.heads, caps, args.kv_heads),
+                Shape(args.kind, rows, args.heads, caps, args.kv_heads),
                 machine,
-                knobs_named(p, read_knobs({})),
+                knobs_named(p, Knobs()),
                 table,
             )
-            for rows in args.rows.split(",")
+            for rows in numbers("--rows", args.rows, ",")
             for p in args.policies.split(",")
         ]
     except ValueError as error:

@@ -21,14 +21,13 @@ from typing import Any, NoReturn
 
 from . import __version__
 from .book import PlanBook, logger
-from .knobs import KnobError, Knobs, read_knobs
+from .knobs import MACHINE, STATUS_DIR, KnobError, Knobs, read_knobs
 from .machine import MACHINES
 from .plan import Shape, read_table
 
 TARGET = "sglang.kernels.ops.attention.flash_mla_sm120.flash_mla_with_kvcache_sm120"
 KNOWN_SGLANG = ((0, 5, 23), (0, 5, 24))  # from, up to and without
 MAX_ROWS = 256  # SGLang sends prefill chunks through the same function; those stay with the stock kernel
-MACHINE = "PDOPS_KERNELS_MACHINE"  # plan as if on this machine (tests, planning without a GPU)
 EXIT_CONFIG = 78
 
 
@@ -46,7 +45,7 @@ class Status:
     def write(self, **changes: Any) -> None:
         """Merge `changes` and write. A directory that cannot be written is an error: the record is the proof."""
         self.record |= changes
-        self.record["time"] = time.time()
+        self.record |= {"pid": os.getpid(), "time": time.time()}
         if self.directory is None:
             return
         os.makedirs(self.directory, mode=0o750, exist_ok=True)
@@ -82,7 +81,23 @@ class Hook:
     def __init__(self, knobs: Knobs, status: Status) -> None:
         self.knobs, self.status = knobs, status
         self.book: PlanBook | None = None
-        self.calls = 0
+        self.calls = self.served = 0
+
+    def record(self, **changes: Any) -> None:
+        """Write the status record while serving. At the start a directory that cannot be written is fatal; a disk that
+        fills up later must not end a server that serves."""
+        try:
+            self.status.write(**changes)
+        except OSError as error:
+            logger.error("the status record cannot be written and is out of date: %s", error)
+
+    def follow(self) -> None:
+        """Bring the record up to what the book holds. `serving`: our kernel has served at least one call."""
+        assert self.book is not None
+        self.record(
+            state="serving" if self.served else "hooked", machine=self.book.machine.name, sms=self.book.machine.sms,
+            plans=self.book.resolved(), fallbacks=dict(self.book.fallbacks),
+        )  # fmt: skip
 
     def open_book(self) -> PlanBook:
         """On the first call: find the machine, and tie the book to the status record."""
@@ -92,9 +107,7 @@ class Hook:
         if name and name not in MACHINES:
             raise KnobError(f"{MACHINE}={name!r} is not one of {', '.join(MACHINES)}: correct it or unset it.")
         book = PlanBook(MACHINES[name] if name else api.current_machine(), self.knobs)
-        book.on_change = lambda: self.status.write(
-            machine=book.machine.name, sms=book.machine.sms, plans=book.resolved(), fallbacks=dict(book.fallbacks)
-        )
+        book.on_change = self.follow
         self.book = book
         return book
 
@@ -105,7 +118,7 @@ class Hook:
             if self.knobs.strict or isinstance(error, KnobError):
                 end_process(self.status, str(error))
             if self.calls == 0:
-                self.status.write(state="stock", error=str(error))
+                self.record(state="stock", error=str(error))
                 logger.warning("the stock kernel serves: %s", error)
             self.calls += 1
             return original(*args, **kwargs)
@@ -113,10 +126,14 @@ class Hook:
         try:
             if args:
                 raise Refused("positional arguments")
-            return self.serve(book, **kwargs)
+            result = self.serve(book, **kwargs)
         except Refused as reason:
             book.fell_back(str(reason))
             return original(*args, **kwargs)
+        self.served += 1
+        if self.served == 1:
+            self.follow()
+        return result
 
     def serve(
         self, book: PlanBook, *, q: Any, k_cache: Any, indices: Any, head_dim_v: int, topk_length: Any = None,
@@ -129,6 +146,7 @@ class Hook:
         import torch
 
         from . import api
+        from .packed import TOKEN_BYTES
 
         if unknown:
             raise Refused(f"unknown argument {sorted(unknown)[0]}")
@@ -150,16 +168,23 @@ class Hook:
                 raise Refused("no top-k length")
             if index.dtype != torch.int32 or length.dtype != torch.int32:
                 raise Refused("indices not int32")
-            if cache.ndim != 4 or cache.element_size() != 1 or cache.shape[2] != 1 or cache.shape[3] != 584:
+            if cache.ndim != 4 or cache.shape[2:] != (1, TOKEN_BYTES) or cache.stride(3) != 1:
                 raise Refused("KV layout")
-            pages, page, stride = cache.shape[0], cache.shape[1], cache.stride(0)
-            raw = cache.as_strided((pages, stride), (stride, 1)).view(torch.uint8)
+            if cache.dtype not in api.PACKED_DTYPES:
+                raise Refused("dtype of the KV cache")
+            pages, page, _, _ = cache.shape
+            # the page size is fiction in this view: scales lie behind the data of the whole page (packed.py)
+            if page > 1 and cache.stride(1) != TOKEN_BYTES:
+                raise Refused("KV layout")
+            if index.shape[0] != rows or index.numel() != rows * index.shape[-1]:
+                raise Refused("shape of the indices")
+            raw = cache.as_strided((pages, page * TOKEN_BYTES), (cache.stride(0), 1)).view(torch.uint8)
             streams.append(api.Stream(raw, index.reshape(rows, index.shape[-1]), length, page))
-        plan = book.plan(Shape("mla_packed", rows, heads, tuple(s.indices.shape[1] for s in streams)))
         out = torch.empty((rows, heads, 512), dtype=q.dtype, device=q.device)
         lse = torch.empty((rows, heads), dtype=torch.float32, device=q.device)
-        workspace = None if plan.direct else api.Workspace.allocate([plan], q.device)
         try:
+            plan = book.plan(Shape("mla_packed", rows, heads, tuple(s.indices.shape[1] for s in streams)))
+            workspace = None if plan.direct else api.Workspace.allocate([plan], q.device)
             api.mla_decode(
                 q.squeeze(1), streams, plan=plan, out=out, lse=lse, workspace=workspace, sink=attn_sink,
                 scale=softmax_scale if softmax_scale is not None else 512**-0.5,
@@ -195,7 +220,7 @@ def load() -> None:
     try:
         knobs = read_knobs()
     except KnobError as error:
-        end_process(Status(os.environ.get("PDOPS_KERNELS_STATUS_DIR")), str(error))
+        end_process(Status(os.environ.get(STATUS_DIR)), str(error))
     status = Status(knobs.status_dir)
     try:
         install(knobs, status)
