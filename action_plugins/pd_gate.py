@@ -161,7 +161,7 @@ class _Progress:
     def _line_if_due(self) -> None:
         if time.monotonic() < self._next_line or self._lost_told:
             return
-        said = f"{self.spent_s():.1f} s of at most {self._timeout_s:g} s: {self._waiting['said']}"
+        said = f"{self.spent_s():.1f} s of at most {self._timeout_s:.4g} s: {self._waiting['said']}"
         self._print(self._waiting["gate"], said, "cyan")
         self._pause_s = min(self._pause_s * 2, LONGEST_LINE_S)
         self._next_line = time.monotonic() + self._pause_s
@@ -193,9 +193,12 @@ class _Progress:
         last = got["gates"][-1] if got.get("gates") else None
         gate = f"gate {last['gate']}" if last else "the gates"
         said = f"last seen: {last['said']}" if last else "nothing was seen"
+        first = (last.get("evidence") or {}).get("first_said") if last else None
+        if first:
+            said = f"first seen: {first}; {said}"
         if lost:
             said = f"the machine is not reachable ({' '.join(lost.split())[:200]}); {said}"
-        text = f"{self._name}: {gate} not passed after {self.spent_s():.1f} s of at most {self._timeout_s:g} s: {said}"
+        text = f"{self._name}: {gate} not passed after {self.spent_s():.1f} s of at most {self._timeout_s:.4g} s: {said}"
         return self._end({"gates": [], "gate": None, "evidence": {}, "main": None, **got, "outcome": "failed"}, text)
 
     def _end(self, got: dict[str, Any], text: str) -> dict[str, Any]:

@@ -91,6 +91,10 @@ def _launch(given: Mapping[str, Any], variables: Mapping[str, Any]) -> tuple[Ins
         raise PdopsError(f"instance={name} is no host of the inventory; correct the name.")
     mine = _of(hostvars[name], VARIABLES)
     deployment, groups = mine.get("pd_deployment"), variables.get("groups", {})
+    if not deployment:
+        raise PdopsError(
+            f"{name} has no pd_deployment, so it is no instance; give instance=NAME, or set pd_deployment in the inventory."
+        )
     if name not in groups.get(f"{deployment}_instances", []):
         raise PdopsError(
             f"{name} is not in the group {deployment}_instances, from which its peers are known; see pd_deployment and the inventory."

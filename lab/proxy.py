@@ -38,11 +38,14 @@ class Proxy:
         self._to, self._faults = to.rstrip("/"), faults
         self._session: aiohttp.ClientSession | None = None
         self.rounds = 0
+        self._before_fault = 0
 
     @property
     def wedged(self) -> bool:
         limit = self._faults.get("wedge_after")
-        return limit is not None and self.rounds >= int(limit)
+        if limit is None:
+            self._before_fault = self.rounds
+        return limit is not None and self.rounds - self._before_fault >= int(limit)
 
     async def _opened(self, _app: web.Application) -> None:
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), auto_decompress=False)

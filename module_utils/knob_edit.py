@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Optional
@@ -315,6 +316,10 @@ def _way_on(plan: EditPlan) -> str:
         only = f"unset it (state=absent, {', '.join(becomes)})"
     else:
         only = f"set it (state=present, {' '.join(f'{name}={value}' for name, value in becomes.items())})"
+    if len(becomes) == 1 and not unsure:
+        (name, value) = next(iter(becomes.items()))
+        by_playbook = "state=absent" if value is None else shlex.quote(f"value={value}")
+        only = f"{only[:-1]}; ansible-playbook set_knob.yml -e knob={name} -e {by_playbook})"
     return f"To change only the knob, {only}; to take the whole content, say expect_only=false."
 
 

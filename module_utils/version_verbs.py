@@ -27,6 +27,8 @@ Answer = tuple[dict[str, Any], list[str]]
 
 def run(params: Params, check_mode: bool) -> Answer:
     """Carry out ``params['verb']``; the result and the warnings. See the module's documentation for the parameters."""
+    if params["verb"] != "verify" and not params["path"]:
+        raise PdopsError(f"path is empty; {params['verb']} needs the absolute path of the script.")
     result, warnings = VERBS[params["verb"]](Store(params["state_dir"]), params, check_mode)
     if params["path"]:
         result["path"] = params["path"]
@@ -47,7 +49,8 @@ def _row(version: Version, **more: str) -> dict[str, Any]:
 
 def _list(store: Store, params: Params, check_mode: bool) -> Answer:
     listed = list_versions(params["path"], store, params["knob"])
-    return {"changed": False, **listed}, []
+    problem = listed["script"].get("problem")
+    return {"changed": False, **listed}, [str(problem)] if problem else []
 
 
 def _show(store: Store, params: Params, check_mode: bool) -> Answer:
@@ -127,6 +130,10 @@ def _prune(store: Store, params: Params, check_mode: bool) -> Answer:
 
 def _verify(store: Store, params: Params, check_mode: bool) -> Answer:
     findings = [{"kind": item.kind, "path": item.path, "said": item.sentence} for item in verify(store)]
+    if not os.path.isdir(store.state_dir):
+        # A mistyped folder must not look whole for ever.
+        said = f"there is no store at {store.state_dir}; correct state_dir, or nothing was changed by pdops on this machine yet"
+        findings = [{"kind": "absent", "path": store.state_dir, "said": said}]
     if findings and params["strict"]:
         more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
         raise PdopsError(f"the store is not whole: {findings[0]['said']}{more}", ok=False, findings=findings)

@@ -197,6 +197,11 @@ def run_ladder(
         if verdict.result == PENDING:
             # A process that died while its answer was waited for is told at once, not with the next look.
             died = _watch(target, look) if look.main is not None else None
+            if died is None and verdict.evidence.get("status") is not None:
+                # The first answer may tell the cause, and later ones only that a breaker is open because of it.
+                first = memory.setdefault("first_said", {}).setdefault(gate, verdict.said)
+                if first != verdict.said:
+                    result = replace(result, evidence={**verdict.evidence, "first_said": first})
             if died is not None:
                 result = replace(result, result=died.result, said=died.said, evidence=died.evidence)
         if result.result == FAILED or (result.result == UNSEEN and gate in needed):

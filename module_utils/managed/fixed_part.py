@@ -47,6 +47,6 @@ def refuse_lost_lines(
     since = "is not what the template gives" if confirmed is None else "was edited since the last confirmed change"
     raise PdopsError(
         f"{where} {since} beside its knobs: {told_lines(lines)}. Write that into the template or the variables (take=host keeps knobs only), "
-        "or overwrite it with -e take=vars.",
+        "or overwrite it with take=vars.",
         lines=lines,
     )

@@ -18,7 +18,7 @@ from ..pdops_error import PdopsError
 from ..scripts.editing import set_knob, unset_knob
 from ..scripts.reading import read_script
 
-BEGIN = "# >>> pdops knobs: one export a line; set_knob.yml and deploy.yml edit here >>>"
+BEGIN = "# >>> pdops knobs: one export a line; pdops edits here, see set_knob.yml >>>"
 END = "# <<< pdops knobs <<<"
 
 # What follows the words is for people and may change.

@@ -126,7 +126,7 @@ def decided_knobs(decisions: Iterable[Decision], where: str) -> dict[str, str]:
     if open_ones:
         raise PdopsError(
             f"{where} was changed since the last confirmed change: {'; '.join(row.sentence for row in open_ones)}. "
-            "Keep what the machine has with -e take=host (and write it into the variables), or overwrite it with -e take=vars.",
+            "Keep what the machine has with take=host (and write it into the variables), or overwrite it with take=vars.",
             conflicts=[row.as_dict() for row in open_ones],
         )
     return {row.name: row.value for row in rows if row.value is not None}

@@ -170,7 +170,7 @@ def test_another_knob_that_depends_on_the_named_one_counts_as_another_change(tmp
     (tmp_path / "serve.sh.bak").write_text("#!/bin/bash\nA=2\nexport A\nexport B=x$A\nexec python3 x\n")
     error = refused(script, store, knobs={"A": None}, state="restored")
     assert "differs in more than A: the value of B would change with it" in str(error)
-    assert "set it (state=present, A=2)" in str(error)
+    assert "set it (state=present, A=2; ansible-playbook set_knob.yml -e knob=A -e value=2)" in str(error)
     done = do(script, store, knobs={"A": None}, state="restored", expect_only=False)
     assert done.plan.knobs == {"A": {"before": "1", "after": "2"}, "B": {"before": "x1", "after": "x2"}}
 
@@ -179,7 +179,7 @@ def test_the_way_on_is_one_that_works(script: Path, store: Store) -> None:
     backup = script.with_name("serve.sh.bak")
     backup.write_bytes(b"#!/bin/bash\n" + b"exec python3 -m sglang.launch_server\n")
     error = refused(script, store, knobs={KNOB: None}, state="restored", from_backup="bak")
-    assert f"unset it (state=absent, {KNOB})" in str(error)
+    assert f"unset it (state=absent, {KNOB};" in str(error)
     do(script, store, knobs={KNOB: None}, state="absent")
     assert read_script(script.read_bytes()).value(KNOB) is None
 
