@@ -30,6 +30,9 @@ GATES = {
     "router": ["unit", "port", "health", "router", "completion"],
 }
 
+#: A process that began less than this before its script was changed may have read the new one.
+_CLOCKS_S = 2.0
+
 
 def _sha256(path: str) -> str | None:
     """None when nothing is there; :class:`PdopsError` when it is no regular file or cannot be read."""
@@ -85,10 +88,32 @@ def _put_back(book: Book, record: Mapping[str, Any], path: str, now: str | None,
             _log(f"change {record['id']}: {path} is back, not noted as a version: {error}")
 
 
+def began_with_new(record: Mapping[str, Any]) -> list[str]:
+    """Names of instances whose process began after its script had been changed, although the change did not start it.
+
+    After a reboot, or when a service manager starts a unit again that died, a process has the new script while the
+    change was still far from restarting it. What cannot be asked counts as such: a restart too much is safe.
+    """
+    found = []
+    for item in record["files"]:
+        instance = next((one for one in record["instances"] if one["name"] == item["instance"]), None)
+        try:
+            if instance is None or _sha256(item["path"]) in (item["sha256_before"], None):
+                continue
+            made = os.stat(item["path"]).st_mtime
+            since_s = _manager(instance_from_dict(instance)).status(instance["unit"]).since_s
+        except (PdopsError, OSError):
+            found.append(str(item["instance"]))
+            continue
+        if since_s is not None and time.time() - since_s >= made - _CLOCKS_S:
+            found.append(str(item["instance"]))
+    return [name for name in found if name not in record["touched"]]
+
+
 def to_restart(record: Mapping[str, Any]) -> list[Instance]:
     """Which instances a rollback restarts, in start order.
 
-    None when the change had not stopped or started any; only the router when nothing else was touched;
+    None when the change had not stopped or started any, and none began with its script; only the router when nothing else was touched;
     otherwise all, because a pair in an unclear state meets afresh (reference/sglang-pd.md E.4).
     """
     instances = start_order(instance_from_dict(item) for item in record["instances"])
@@ -134,6 +159,10 @@ def roll_back(book: Book, change_id: str) -> rules.Record:
     reason = record["reason"]
     try:
         _note(book, change_id, "files", "", "the old scripts are put back")
+        for name in began_with_new(record):
+            # Before the files come back, because nothing shows it afterwards.
+            _note(book, change_id, "restart", name, "it was started with the new script, though not by this change")
+            record = {**record, "touched": [*record["touched"], name]}
         restored, trouble = restore_files(book, record)
         for sentence in restored:
             _note(book, change_id, "restored", "", sentence)

@@ -146,6 +146,6 @@ def test_what_cannot_be_rolled_back_is_refused_with_what_to_type() -> None:
         plan("rollback", info(undo=DONE), info(undo={**DONE, "id": "two-2"}))
     with pytest.raises(PdopsError, match="puts a whole change back"):
         plan("rollback", info(undo=DONE), role="decode")
-    with pytest.raises(PdopsError, match="change=one-1 belongs to rollback.yml"):
+    with pytest.raises(PdopsError, match=r"change=one-1 belongs to rollback.yml"):
         plan("restart", info(), change="one-1")
     assert "changed no script" in str(plan("rollback", info(undo={**DONE, "files": []})).nothing)
