@@ -4,17 +4,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import subprocess
 import time
-from typing import Dict, List, Optional, Sequence, Set, Tuple
+from typing import Dict, List, Optional, Sequence, Set
 
 from ..pdops_error import PdopsError
 from ..processes import ProcessId, age_s, alive, read_process
-from .base import KILL_S, POLL_S, PROCESS_S, Stopped, UnitStatus, exit_words, settle, take_down, tidy_lines
+from .base import KILL_S, POLL_S, PROCESS_S, Stopped, UnitStatus, exit_words, settle, take_down
+from .journal import Journal
 
 RUN_FOLDER = "/run/systemd/system"  # sd_booted(3): it is there exactly when systemd is the init of this machine
 CGROUP_ROOTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified")
@@ -32,8 +32,6 @@ _STATES = {
     "failed": "failed",
     "maintenance": "failed",
 }
-#: Of sd-messages.h: "Main process exited, code=..., status=..."
-_PROCESS_EXIT = "98e322203f7a4ed290d09fe03c09fe15"
 _EXITED, _KILLED, _DUMPED = 1, 2, 3  # waitid(2): what ExecMainCode holds
 _UNITS_S = {
     "y": 31557600,
@@ -65,6 +63,7 @@ class Systemd:
 
     def __init__(self, cgroup_roots: Sequence[str] = CGROUP_ROOTS) -> None:
         self._roots = cgroup_roots
+        self._journal = Journal(self._journalctl)
         self._env = {**os.environ, "LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": "", "SYSTEMD_URLIFY": "0"}
         if shutil.which("systemctl") is None:
             raise PdopsError("systemctl is not in PATH on this machine: install systemd or set pd_service_manager")
@@ -178,10 +177,9 @@ class Systemd:
         """The error with exit code and journal of the run that died, when Restart= has begun the next one since."""
         if not run or self._show(unit).get("InvocationID") == run:
             return error
-        lines = self._journal(_of_invocation(run), 200)
-        code = _exit_in(lines)
+        code = self._journal.exit_of(run)
         said = f"{unit} died at once after its start: {exit_words(code)}; systemd has started it again since"
-        return PdopsError(said, exit_code=code, log_tail=lines[-20:])
+        return PdopsError(said, exit_code=code, log_tail=self._journal.of_run(unit, run, 20))
 
     def _not_started(self, unit: str, found: Dict[str, str], since: float) -> PdopsError:
         """Why a unit is inactive although systemctl returned 0 and Result is success.
@@ -193,7 +191,7 @@ class Systemd:
         said = f"{unit} was not started: it is inactive, although systemd calls that a success"
         lines: List[str] = []
         for _look in range(10):  # journald is a moment behind
-            lines = self._journal(["-u", unit, "--since", f"@{since:.3f}"], 20)
+            lines = self._journal.of_unit(unit, 20, "--since", f"@{since:.3f}")
             if lines:
                 break
             time.sleep(POLL_S)
@@ -281,34 +279,21 @@ class Systemd:
     def last_exit(self, unit: str) -> Optional[int]:
         """From the status, or when the next process runs already, from what systemd wrote into the journal."""
         code = _exit_code(self._show(unit))
-        return code if code is not None else self._last_death(unit)[1]
+        return code if code is not None else self._journal.last_death(unit)[1]
 
     def log_tail(self, unit: str, lines: int, all_runs: bool = False) -> List[str]:
         """The journal of the unit's last run: what its processes wrote and what systemd said about it.
 
         With ``all_runs`` that of the run that died last, even if the next one has filled the journal since.
         """
-        run = self._last_death(unit)[0] if all_runs else self._show(unit).get("InvocationID", "")
-        return self._journal(_of_invocation(run) if run else ["-u", unit], lines)
+        run = self._journal.last_death(unit)[0] if all_runs else self._show(unit).get("InvocationID", "")
+        return self._journal.of_run(unit, run, lines) if run else self._journal.of_unit(unit, lines)
 
-    def _last_death(self, unit: str) -> Tuple[str, Optional[int]]:
-        """Invocation and exit code of the run that died last, from what systemd wrote into the journal."""
-        found = self._journal([f"UNIT={_full(unit)}", f"MESSAGE_ID={_PROCESS_EXIT}"], 1, "json")
+    def _journalctl(self, words: Sequence[str]) -> bytes:
         try:
-            entry = json.loads(found[-1])
-            code = int(entry["EXIT_STATUS"])
-            return str(entry.get("INVOCATION_ID", "")), code if entry["EXIT_CODE"] == "exited" else -code
-        except (IndexError, KeyError, TypeError, ValueError):
-            return "", None
-
-    def _journal(self, match: Sequence[str], lines: int, form: str = "cat") -> List[str]:
-        try:
-            done = self._run("journalctl", "--no-pager", "-q", "-o", form, "-n", str(lines), *match)
+            return self._run("journalctl", *words).stdout
         except PdopsError:
-            return []
-        if form == "json":
-            return done.stdout.decode("utf-8", "replace").splitlines()
-        return tidy_lines(done.stdout.decode("utf-8", "replace"), lines)
+            return b""
 
 
 def _check_unit(unit: str) -> None:
@@ -321,25 +306,6 @@ def _reason(stderr: bytes) -> str:
     if re.search(r"(?i)authentication|access denied|not permitted|permission", text):
         text += " (run with become: true)"
     return text
-
-
-def _full(unit: str) -> str:
-    """systemctl takes decode for decode.service; fields of the journal hold the whole name."""
-    return unit if re.search(r"\.(service|scope|socket|target|timer)\Z", unit) else f"{unit}.service"
-
-
-def _of_invocation(run: str) -> List[str]:
-    """For journalctl: what the processes of a run wrote, and what systemd said about it."""
-    return [f"_SYSTEMD_INVOCATION_ID={run}", "+", f"INVOCATION_ID={run}"]
-
-
-def _exit_in(lines: Sequence[str]) -> Optional[int]:
-    """The exit code in the last line in which systemd told one."""
-    for line in reversed(lines):
-        match = re.search(r"Main process exited, code=(exited|killed|dumped), status=(\d+)", line)
-        if match:
-            return int(match.group(2)) if match.group(1) == "exited" else -int(match.group(2))
-    return None
 
 
 def _span_s(text: Optional[str]) -> float:

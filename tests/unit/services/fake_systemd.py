@@ -168,16 +168,34 @@ def kill(number: str, unit: str) -> int:
 
 
 def journal(words: list[str]) -> int:
+    """Lines as cat or json; the time of a line is that of its run's last one."""
     wanted = next((word.partition("=")[2] for word in words if word.startswith("_SYSTEMD_INVOCATION_ID=")), "")
     unit = words[words.index("-u") + 1] if "-u" in words else ""
-    text = ""
     since = float(words[words.index("--since") + 1].lstrip("@")) if "--since" in words else 0.0
+    entries = []
     for path in sorted((FOLDER / "journal").iterdir(), key=lambda path: path.stat().st_mtime):
         if path.stat().st_mtime < since:
             continue
-        if (wanted and path.name.endswith(wanted)) or (unit and path.name.startswith(unit)):
-            text += path.read_text()
-    print("\n".join(text.splitlines()[-int(words[words.index("-n") + 1]) :]))
+        invocation = path.name.rpartition(".")[2]
+        if (wanted and invocation == wanted) or (unit and path.name.startswith(unit)):
+            entries += [
+                {
+                    "MESSAGE": list(line.encode()) if "\x1b" in line else line,
+                    "_SYSTEMD_INVOCATION_ID": invocation,
+                    "__REALTIME_TIMESTAMP": str(int(path.stat().st_mtime * 1e6)),
+                }
+                for line in path.read_text().splitlines()
+            ]
+    entries = entries[-int(words[words.index("-n") + 1]) :]
+    if "json" in words:
+        print("\n".join(map(json.dumps, entries)))
+    else:
+        print(
+            "\n".join(
+                entry["MESSAGE"] if isinstance(entry["MESSAGE"], str) else bytes(entry["MESSAGE"]).decode()
+                for entry in entries
+            )
+        )
     return 0
 
 
