@@ -198,12 +198,13 @@ class _Progress:
             said = f"first seen: {first}; {said}"
         if lost:
             said = f"the machine is not reachable ({' '.join(lost.split())[:200]}); {said}"
-        text = f"{self._name}: {gate} not passed after {self.spent_s():.1f} s of at most {self._timeout_s:.4g} s: {said}"
+        text = (
+            f"{self._name}: {gate} not passed after {self.spent_s():.1f} s of at most {self._timeout_s:.4g} s: {said}"
+        )
         return self._end({"gates": [], "gate": None, "evidence": {}, "main": None, **got, "outcome": "failed"}, text)
 
     def _end(self, got: dict[str, Any], text: str) -> dict[str, Any]:
-        tail = got.setdefault("log_tail", [])
-        if tail:
-            text += "; last log lines: " + " | ".join(tail[-3:])
+        # The log is in log_tail; in the sentence, which others repeat, it would hide what the sentence says.
+        got.setdefault("log_tail", [])
         got.update(failed=True, msg=text, seconds=round(self.spent_s(), 2))
         return got

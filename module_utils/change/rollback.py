@@ -192,8 +192,12 @@ def roll_back(book: Book, change_id: str) -> rules.Record:
             change_id,
             "rollback-failed",
             f"THE ROLLBACK FAILED TOO: {error}{tail}\n"
-            f"Both versions are kept in {book.store.state_dir}/objects ({versions or 'no script was changed'}). "
-            f"Put the cause right, then run ansible-playbook restart.yml\nThe change was rolled back because: {reason}",
+            + (
+                f"Both versions are kept in {book.store.state_dir}/objects ({versions}). "
+                if versions
+                else "No script was changed. "
+            )
+            + f"Put the cause right, then run ansible-playbook restart.yml\nThe change was rolled back because: {reason}",
             ("rolling-back",),
         )
     return book.set_state(change_id, "rolled-back", reason, ("rolling-back",))
