@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdops_kernels.book import PlanBook
+from pdops_kernels.book import RECORDED, PlanBook
 from pdops_kernels.configs import CONFIGS, KINDS
 from pdops_kernels.knobs import POLICIES, KnobError, Knobs, read_knobs
 from pdops_kernels.machine import MACHINES, machine_for, occupancy
@@ -295,6 +295,16 @@ def test_book_logs_a_bucket_once_and_counts_fallbacks(caplog: pytest.LogCaptureF
     assert [r.levelname for r in caplog.records] == ["INFO", "WARNING"]
     assert "8 splits, grid 64x8" in caplog.text and "2.72 waves" in caplog.text
     assert [p["splits"] for p in book.resolved()] == [8] and book.fallbacks["rows"] == 3
+
+
+def test_thousands_of_shapes_do_not_grow_the_record(caplog: pytest.LogCaptureFixture) -> None:
+    book, written = PlanBook(RTX, Knobs("fixed", fixed_splits=2)), []
+    book.on_change = lambda: written.append(len(book.resolved()))
+    with caplog.at_level("INFO", "pdops_kernels"):
+        for rows in range(1, RECORDED + 50):
+            assert book.plan(replace(FIELD, rows=rows)).shape.rows == rows
+    assert len(book.resolved()) == len(written) == RECORDED and len(caplog.records) == RECORDED + 1
+    assert "neither logged nor recorded" in caplog.text
 
 
 def test_report_shows_the_fields_case(capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,15 +28,16 @@ def installed(tmp_path_factory: pytest.TempPathFactory, held: list[str]) -> Path
     """Our wheel, built twice (equal bytes) and unpacked as pip would."""
     place = tmp_path_factory.mktemp("wheel")
     wheels = []
-    for name in ("a", "b"):
-        subprocess.run([ROOT / "tools" / "wheel", place / name], check=True)
+    for name, umask, zone in (("a", "022", "UTC"), ("b", "077", "Asia/Tokyo")):
+        build = ["sh", "-c", f'umask {umask}; exec "$0" "$1"', ROOT / "tools" / "wheel", place / name]
+        subprocess.run(build, check=True, env=dict(os.environ, TZ=zone))
         wheels += list((place / name).glob("*.whl"))
     assert len(wheels) == 2 and len({hashlib.sha256(w.read_bytes()).digest() for w in wheels}) == 1
     assert wheels[0].name == "pdops_kernels-0.1.0-py3-none-any.whl"
     subprocess.run(
         [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", place / "site", wheels[0]], check=True
     )
-    held.append("wheel built twice with equal bytes")
+    held.append("wheel built twice, under two umasks and time zones, with equal bytes")
     return place / "site"
 
 

@@ -7,11 +7,14 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
+from itertools import islice
 
 from .knobs import Knobs, read_knobs
 from .machine import Machine
 from .plan import Plan, Shape, make_plan, read_table
 
+# Capture buckets are tens. A server without CUDA graphs can see thousands of shapes, and the record is rewritten for each.
+RECORDED = 256
 logger = logging.getLogger("pdops_kernels")
 
 
@@ -38,7 +41,9 @@ class PlanBook:
         found = self._plans.get(shape)
         if found is None:
             found = self._plans[shape] = make_plan(shape, self.machine, self.knobs, self.table)
-            logger.info(
+            within = len(self._plans) <= RECORDED
+            logger.log(
+                logging.INFO if within else logging.DEBUG,
                 "plan %s: policy %s, %d splits, grid %dx%d, %s",
                 shape.key,
                 found.policy,
@@ -46,7 +51,10 @@ class PlanBook:
                 *found.grid,
                 found.reason,
             )
-            self.on_change()
+            if within:
+                self.on_change()
+            if len(self._plans) == RECORDED:
+                logger.warning("%d buckets have been planned: further plans are neither logged nor recorded", RECORDED)
         return found
 
     def fell_back(self, why: str) -> None:
@@ -59,5 +67,5 @@ class PlanBook:
             self.on_change()
 
     def resolved(self) -> list[dict[str, object]]:
-        """Summaries of all plans so far, in the order in which they came up."""
-        return [plan.summary() for plan in self._plans.values()]
+        """Summaries of the first RECORDED plans, in the order in which they came up."""
+        return [plan.summary() for plan in islice(self._plans.values(), RECORDED)]

@@ -20,6 +20,7 @@ import time
 from typing import Any
 
 from .machine import LIMITS, occupancy
+from .plan_report import numbers
 
 MMA = re.compile(r"\b(HMMA|QMMA|OMMA|IMMA|HGMMA|QGMMA|UTCHMMA|UTCQMMA)\b")
 LOCAL = re.compile(r"\b(LDL|STL)\b")
@@ -100,8 +101,6 @@ def run(archs: list[int]) -> dict[str, Any]:
         recorder = compile_served(arch, SERVED, lambda case, c, arch=arch: each(arch, case, c))  # type: ignore[misc]
         compiled += recorder.compiled
         cached += recorder.cached
-        if not recorder.done:
-            raise ValueError(f"nothing is served on sm_{arch}: there is nothing to judge")
     return {
         "ok": bool(rows) and not any(r["problems"] for r in rows), "triton": triton.__version__,
         "budgets_of": list(BUDGET_TRITON), "compiled": compiled, "cached": cached, "seconds": round(time.monotonic() - start, 1),
@@ -116,7 +115,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     os.environ.setdefault("TRITON_DISABLE_LINE_INFO", "1")
     try:
-        report = run([int(a) for a in args.archs.split(",")])
+        report = run(list(numbers("--archs", args.archs, ",")))
     except Exception as error:  # the exit code and one sentence are the interface
         print(
             json.dumps({"ok": False, "error": f"{type(error).__name__}: {error}"}) if args.json else f"gate: {error}",

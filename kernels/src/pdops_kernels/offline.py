@@ -158,7 +158,8 @@ def call(case: Case, plan: Plan) -> None:
 def compile_served(
     arch: int, cases: tuple[Case, ...] = SERVED, each: Callable[[Case, Compiled], None] | None = None
 ) -> Recorder:
-    """Compile all kernels of `cases` that are served on sm_<arch> into Triton's cache directory."""
+    """Compile all kernels of `cases` that are served on sm_<arch> into Triton's cache directory. ValueError when none
+    is: an empty run must not look like a pass."""
     with target(arch) as recorder:
         for case in cases:
             if not any(c.kind == case.kind and arch in c.budgets for c in CONFIGS):
@@ -170,4 +171,9 @@ def compile_served(
                 compiled.config = None if compiled.name == "merge_splits" else plan.config
                 if each is not None:
                     each(case, compiled)
+    if not recorder.done:
+        kinds = ", ".join(sorted({case.kind for case in cases}))
+        raise ValueError(
+            f"Nothing of {kinds} is served on sm_{arch}: configs.py says what is, the README how to add it."
+        )
     return recorder

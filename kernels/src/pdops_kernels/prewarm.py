@@ -15,6 +15,8 @@ import os
 import sys
 from typing import Any
 
+from .plan_report import numbers
+
 
 def cache_name(arch: int) -> str:
     """<triton>-<package>-sm<arch>-<hash of the environment that is part of Triton's cache key>."""
@@ -85,7 +87,7 @@ def main(argv: list[str] | None = None) -> int:
         if args.name:
             print(cache_name(args.arch))
             return 0
-        caps, pages = (tuple(int(n) for n in text.split("+")) for text in (args.topk, args.pages))
+        caps, pages = numbers("--topk", args.topk, "+"), numbers("--pages", args.pages, "+")
         report = prewarm(args.arch, args.kind, args.heads, args.kv_heads, caps, pages, not args.no_sink, args.dense)
     except Exception as error:  # the exit code and one sentence are the interface
         print(
