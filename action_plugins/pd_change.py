@@ -31,6 +31,8 @@ class ActionModule(ActionBase):
             args["leader"] = this_process(_user(), os.getppid())
         began = time.time()
         result.update(self._execute_module(module_args=args, task_vars=task_vars))
+        for line in result.get("guard", []):
+            display.display(f"  [guard] {line}", color="cyan")
         if (
             args.get("verb") == "rollback"
             and "change" in result

@@ -125,6 +125,11 @@ applied:
   description: One entry per script that was changed, with the sha256 before and after.
   returned: with V(apply)
   type: list
+guard:
+  description: What was written for the guard (a unit of systemd), or why it would not survive a reboot.
+  returned: with V(begin)
+  type: list
+  elements: str
 kind:
   description: O(verb).
   returned: through the action plugin

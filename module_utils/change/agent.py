@@ -14,10 +14,13 @@ import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterable
 from types import ModuleType
 
 from ..pdops_error import PdopsError
+from ..store.atomic import read_own
 from ..store.store import Store
+from . import guard_unit
 
 _PACKAGE = "pdops_agent"
 _MAIN = f"import sys\nfrom {_PACKAGE}.change.guard import main\nsys.exit(main(sys.argv[1:]))\n"
@@ -64,23 +67,29 @@ def install(store: Store) -> str:
     content = pack()
     path = os.path.join(store.state_dir, "agent", f"{hashlib.sha256(content).hexdigest()}.pyz")
     try:
-        with open(path, "rb") as there:
-            if there.read() == content:
-                return path
+        if read_own(path) == content:
+            return path
     except OSError:
         pass
     store.write_state(path, content)
     return path
 
 
-def start_guard(store: Store, agent: str, change_id: str, under_systemd: bool) -> None:
-    """Start the guard so that neither the end of this module nor of the login session ends it.
+def start_guard(store: Store, agent: str, change_id: str, under_systemd: bool, units: Iterable[str] = ()) -> list[str]:
+    """Start the guard so that neither the end of this module nor of the login session ends it; return what is to be told.
 
-    Under systemd it becomes a transient unit: a detached child of an ssh session would be killed with
-    the session's scope where logind has ``KillUserProcesses=yes``.
+    Under systemd it becomes a unit that comes back after a reboot, before ``units`` start, or a transient one where no
+    unit can be installed: a detached child of an ssh session would be killed with the session's scope where logind has
+    ``KillUserProcesses=yes``.
     """
-    command = [sys.executable, "-I", agent, "guard", "--state-dir", store.state_dir, "--change", change_id]
+    program = [sys.executable, "-I", agent]
+    command = [*program, "guard", "--state-dir", store.state_dir, "--change", change_id]
     if under_systemd:
+        try:
+            return [f"wrote {path}" for path in guard_unit.start(program, store.state_dir, change_id, units)]
+        except (OSError, PdopsError) as error:
+            guard_unit.remove(change_id)
+            why = str(error)
         unit = f"pdops-guard-{change_id}"
         command = ["systemd-run", "--quiet", "--collect", f"--unit={unit}", "--property=KillMode=process", *command]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
@@ -88,9 +97,12 @@ def start_guard(store: Store, agent: str, change_id: str, under_systemd: bool) -
             raise PdopsError(
                 f"the guard of change {change_id} could not be started: {done.stderr.strip()}; nothing was changed."
             )
-        return
+        return [f"the guard of change {change_id} would not survive a reboot: {why}"]
     log = os.path.join(store.state_dir, "agent", "guard.log")
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+    except OSError as error:
+        raise PdopsError(f"{log} cannot be opened ({error.strerror}); move it away, nothing was changed.") from None
     try:
         subprocess.Popen(
             command,
@@ -107,3 +119,4 @@ def start_guard(store: Store, agent: str, change_id: str, under_systemd: bool) -
         ) from None
     finally:
         os.close(descriptor)
+    return []

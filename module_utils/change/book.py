@@ -10,7 +10,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from .. import foreign_json
 from ..pdops_error import PdopsError
+from ..store.atomic import read_own
 from ..store.store import Store
 from . import guard_place, who
 from . import record as rules
@@ -38,26 +40,40 @@ class Book:
         """The record, or :class:`PdopsError` when this machine has none of that id or cannot read it."""
         path = self._path(change_id)
         try:
-            with open(path, "rb") as source:
-                loaded = json.loads(source.read())
+            loaded = foreign_json.loads(read_own(path))
         except FileNotFoundError:
             raise PdopsError(
                 f"there is no change {change_id} under {self.folder}; see `ansible-playbook verify.yml`."
             ) from None
         except (OSError, ValueError) as error:
-            raise PdopsError(f"the record {path} cannot be read ({error}); move it away after looking at it.") from None
+            told = getattr(error, "strerror", None) or str(error)
+            raise PdopsError(f"the record {path} cannot be read ({told}); move it away after looking at it.") from None
         if not isinstance(loaded, dict) or loaded.get("id") != change_id or not set(loaded) >= rules.REQUIRED:
             raise PdopsError(f"the record {path} is not one of change {change_id}; move it away after looking at it.")
+        wrong = rules.misshapen(loaded)
+        if wrong:
+            raise PdopsError(f"the record {path} says nothing usable in {wrong}; move it away after looking at it.")
         return loaded
+
+    def load_listed(self, name: str) -> rules.Record:
+        """As :meth:`load`, of a name that the folder has, which anybody may have put there."""
+        try:
+            rules.check_id(name)
+        except PdopsError:
+            path = os.path.join(self.folder, f"{name}.json")
+            raise PdopsError(
+                f"{path} is no record of a change (its name is no change id); move it away after looking at it."
+            ) from None
+        return self.load(name)
 
     def exists(self, change_id: str) -> bool:
         return os.path.exists(self._path(change_id))
 
     def all(self) -> list[rules.Record]:
         """All records, oldest first. An unreadable one raises: it may be the open one."""
-        return sorted((self.load(name) for name in self._names()), key=lambda item: str(item["opened"]))
+        return sorted((self.load_listed(name) for name in self.names()), key=lambda item: str(item["opened"]))
 
-    def _names(self) -> list[str]:
+    def names(self) -> list[str]:
         """Ids of all records, sorted, so that those of one second stay in their order."""
         try:
             names = os.listdir(self.folder)
@@ -72,9 +88,9 @@ class Book:
         """As :meth:`all`, but a record that cannot be read is a sentence of the second list."""
         records: list[rules.Record] = []
         trouble: list[str] = []
-        for name in self._names():
+        for name in self.names():
             try:
-                records.append(self.load(name))
+                records.append(self.load_listed(name))
             except PdopsError as error:
                 trouble.append(str(error))
         return sorted(records, key=lambda item: str(item["opened"])), trouble

@@ -15,7 +15,7 @@ from ..gates import completion, effective, http_gates, rendezvous, router, trans
 from ..pdops_error import PdopsError
 from ..services import supervisor, supervisor_rpc, systemd  # noqa: F401
 from ..store.store import Store
-from . import agent, rollback, who
+from . import agent, guard_unit, rollback, who
 from . import record as rules
 from .book import Book
 from .guard_place import is_alive, sole
@@ -25,18 +25,19 @@ POLL_S = 0.5
 _START_S = 20.0
 
 
-def ensure(store: Store, packed: str, change_id: str, under_systemd: bool) -> None:
-    """Start the guard unless one is there, and wait until it has taken its place.
+def ensure(store: Store, packed: str, change_id: str, under_systemd: bool) -> list[str]:
+    """Start the guard unless one is there, and wait until it has taken its place; return what is to be told of it.
 
     Raises :class:`PdopsError` when it does not: a change without a guard must not go on.
     """
     if is_alive(Book(store).folder, change_id):
-        return
-    agent.start_guard(store, packed, change_id, under_systemd)
+        return []
+    units = [str(item["unit"]) for item in Book(store).load(change_id)["instances"]]
+    told = agent.start_guard(store, packed, change_id, under_systemd, units)
     deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline:
         if is_alive(Book(store).folder, change_id) or Book(store).load(change_id)["state"] in rules.ENDED:
-            return
+            return told
         time.sleep(0.05)
     raise PdopsError(
         f"the guard of change {change_id} did not come up within {_START_S:.0f} s; see {store.state_dir}/agent/guard.log. No script was changed."
@@ -51,14 +52,11 @@ def watch(book: Book, change_id: str) -> int:
     while True:
         record = book.load(change_id)
         if record["state"] in rules.ENDED:
-            return 0 if record["state"] != "rollback-failed" else 1
+            failed = record["state"] == "rollback-failed"
+            return guard_unit.EXIT_ROLLBACK_FAILED if failed else guard_unit.EXIT_ENDED
         if record["state"] == "open" and rules.lease_left_s(record) <= 0:
-            book_reason = (
-                f"nobody confirmed it: the lease of step '{record['lease']['step']}' ran out, "
-                f"the controller of {who.told(record['leader'])} is gone or cut off"
-            )
             with contextlib.suppress(PdopsError):  # a confirm may have come in between: then it holds
-                book.set_state(change_id, "rolling-back", book_reason, ("open",))
+                book.set_state(change_id, "rolling-back", _due(record), ("open",))
             continue
         if record["state"] == "rolling-back":
             ended = rollback.roll_back(book, change_id)
@@ -68,9 +66,36 @@ def watch(book: Book, change_id: str) -> int:
         time.sleep(POLL_S)
 
 
+def _due(record: rules.Record) -> str:
+    """Why the guard acts now."""
+    step = record["lease"]["step"]
+    if record["lease"]["boot_id"] != who.boot_id():
+        return f"the machine was rebooted after step '{step}', before anybody confirmed it"
+    return (
+        f"nobody confirmed it: the lease of step '{step}' ran out, "
+        f"the controller of {who.told(record['leader'])} is gone or cut off"
+    )
+
+
+def files_first(book: Book, change_id: str) -> int:
+    """After a boot, before the serve units start: the old files are put back; units are left to :func:`watch`.
+
+    Does nothing to a change whose lease is of this boot: then its guard only starts again.
+    """
+    record = book.load(change_id)
+    if record["lease"]["boot_id"] == who.boot_id() or record["state"] not in rules.OPEN:
+        return 0
+    if record["state"] == "open":
+        record = book.set_state(change_id, "rolling-back", _due(record), ("open",))
+    said, trouble = rollback.restore_files(book, record)
+    for sentence in (*said, *trouble):
+        print(f"change {change_id}: {sentence}", flush=True)
+    return 0
+
+
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="pdops-agent")
-    parser.add_argument("verb", choices=["guard"])
+    parser.add_argument("verb", choices=["guard", "files"])
     parser.add_argument("--state-dir", required=True)
     parser.add_argument("--change", required=True)
     given = parser.parse_args(arguments)
@@ -79,7 +104,13 @@ def main(arguments: list[str]) -> int:
     try:
         book = Book(store)
         with sole(book.folder, given.change) as alone:
-            return watch(book, given.change) if alone else 0
+            if not alone:
+                return 0
+            if given.verb == "files":
+                return files_first(book, given.change)
+            code = watch(book, given.change)
+            guard_unit.remove(given.change)
+            return code
     except PdopsError as error:
         print(f"guard of change {given.change}: {error}", file=sys.stderr, flush=True)
         return 1

@@ -16,7 +16,7 @@ from .record import check_id
 def sole(changes_folder: str, change_id: str) -> Iterator[bool]:
     """Hold the place; yields False when another guard holds it."""
     path = os.path.join(changes_folder, f".{check_id(change_id)}.guard")
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -32,7 +32,7 @@ def is_alive(changes_folder: str, change_id: str) -> bool:
     """Whether a guard watches this change. Looks only: makes no file."""
     path = os.path.join(changes_folder, f".{check_id(change_id)}.guard")
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return False
     try:

@@ -44,6 +44,8 @@ REQUIRED = {
     "lease",
 }
 
+_TEXTS = ("id", "deployment", "summary", "opened", "state", "reason")
+
 #: Between the end of a step's budget and the moment at which the guard acts.
 LEASE_SLACK_S = 15.0
 
@@ -55,6 +57,26 @@ def check_id(change_id: str) -> str:
             f"change id {change_id!r} is not usable; take 4 to 80 letters, digits, dots and dashes, a letter or digit first."
         )
     return change_id
+
+
+def misshapen(record: Mapping[str, Any]) -> str:
+    """The first field of a whole record that holds what no verb could act on; '' when there is none."""
+    for name in _TEXTS:
+        if not isinstance(record[name], str):
+            return name
+    if record["state"] not in (*OPEN, *ENDED):
+        return "state"
+    for name, needed in (("files", ("path",)), ("instances", ("unit", "serve_script")), ("steps", ("step", "instance"))):
+        rows = record[name]
+        if not isinstance(rows, list) or not all(
+            isinstance(row, dict) and all(isinstance(row.get(key), str) for key in needed) for row in rows
+        ):
+            return name
+    if not isinstance(record["touched"], list) or not isinstance(record["leader"], dict):
+        return "touched" if not isinstance(record["touched"], list) else "leader"
+    lease = record["lease"]
+    deadline = lease.get("deadline_s") if isinstance(lease, dict) else None
+    return "" if isinstance(deadline, (int, float)) and "boot_id" in lease else "lease"
 
 
 def new_change_id(verb: str) -> str:

@@ -52,7 +52,8 @@ def _newest_agent(store: Store) -> str:
 
 def _start_again(book: Book, record: rules.Record) -> None:
     under_systemd = any(item["manager"] == "systemd" for item in record["instances"])
-    agent.start_guard(book.store, _newest_agent(book.store), record["id"], under_systemd)
+    units = [str(item["unit"]) for item in record["instances"]]
+    agent.start_guard(book.store, _newest_agent(book.store), record["id"], under_systemd, units)
     deadline = time.monotonic() + _START_S
     while not is_alive(book.folder, record["id"]):
         if time.monotonic() >= deadline:

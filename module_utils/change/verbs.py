@@ -81,13 +81,13 @@ def _begin(book: Book, params: Params) -> dict[str, Any]:
     packed = agent.install(store)
     opened = book.begin(record, params["take_over"] or None)
     try:
-        guard.ensure(store, packed, opened["id"], _under_systemd(opened))
+        told = guard.ensure(store, packed, opened["id"], _under_systemd(opened))
     except PdopsError as error:
         book.set_state(opened["id"], "rolling-back", str(error), ("open",))
         book.set_state(opened["id"], "rolled-back", str(error), ("rolling-back",))
         book.mark_reported(opened["id"])
         raise
-    return _told(opened, changed=True)
+    return {**_told(opened, changed=True), "guard": told}
 
 
 def _renew(book: Book, params: Params) -> dict[str, Any]:

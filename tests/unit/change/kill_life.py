@@ -48,7 +48,7 @@ class Life:
 
     def __init__(self, fatal: int | None = None) -> None:
         self.fatal, self.calls, self.dead = fatal, 0, False
-        self.opened: set[int] = set()
+        self.opened: dict[int, tuple[int, int]] = {}
 
     def step(self) -> None:
         self.calls += 1
@@ -68,15 +68,22 @@ def _counted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         life.step()
         result = real(*given, **named)
         if name == "open":
-            life.opened.add(result)
+            life.opened[result] = _file(result)
         elif name == "close":
-            life.opened.discard(given[0])
+            life.opened.pop(given[0], None)
         return result
 
     return call
 
 
-REAL_CLOSE = os.close
+REAL_CLOSE, REAL_FSTAT = os.close, os.fstat
+
+
+def _file(descriptor: int) -> tuple[int, int]:
+    found = REAL_FSTAT(descriptor)
+    return found.st_dev, found.st_ino
+
+
 for _name in CALLS:
     setattr(os, _name, _counted(_name, getattr(os, _name)))
 
@@ -90,8 +97,11 @@ def life_of(life: Life) -> Iterator[Life]:
         pass
     finally:
         living.pop()
-        for descriptor in life.opened:
-            REAL_CLOSE(descriptor)
+        for descriptor, file in life.opened.items():
+            # A file object closes its descriptor without os.close, and the number may be another's by now.
+            with contextlib.suppress(OSError):
+                if life.dead and _file(descriptor) == file:
+                    REAL_CLOSE(descriptor)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from ansible_collections.pdops.sglang.plugins.module_utils import knob_edit
@@ -105,7 +106,7 @@ class Machine:
 
     # -- as a machine ---------------------------------------------------------------------------
 
-    def start_guard(self, store: Store, _agent: str, change_id: str, _under_systemd: bool) -> None:
+    def start_guard(self, store: Store, _agent: str, change_id: str, *_more: Any) -> list[str]:
         step()
         with nobody():
             stack = contextlib.ExitStack()
@@ -114,12 +115,13 @@ class Machine:
             else:
                 stack.close()
         step()
+        return []
 
     def guard_acts(self, fatal: int | None = None) -> None:
         """Every guard looks once more at its change and does what it has to, or dies at that."""
         for change_id, place in list(self.guards.items()):
             with life_of(Life(fatal)) as life:
-                assert guard.watch(Book(Store(self.state_dir)), change_id) in (0, 1)
+                assert guard.watch(Book(Store(self.state_dir)), change_id) in (0, 3)
             if not life.dead or fatal is not None:
                 place.close()
                 del self.guards[change_id]
@@ -196,6 +198,10 @@ class Controller:
         return life
 
 
+def _refuse_to_wait(seconds: float) -> None:
+    assert seconds < 0.1, "a guard has nothing to do"
+
+
 def patch(machine: Machine) -> None:
     who.boot_clock_s = lambda: machine.clock
     who.boot_id = lambda: machine.boot
@@ -208,3 +214,5 @@ def patch(machine: Machine) -> None:
     rollback.prove = machine.prove
     survey.manager_for = lambda _name, _config: machine
     guard.print = lambda *_told, **_how: None
+    # No story lets a guard wait: its change has ended, or its lease is over.
+    guard.time = SimpleNamespace(sleep=_refuse_to_wait, monotonic=time.monotonic)
