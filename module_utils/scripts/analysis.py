@@ -37,6 +37,8 @@ class Analysis(NamedTuple):
     last_order: int
     guessed: bool  # no engine was recognized: the last command that may be one is taken
     guarded: dict[str, list[int]]
+    asked: tuple[tuple[int, int], ...]  # the tests by which the script may end early
+    unclear: Optional[tuple[int, int]]  # the end and the place of the last change of a name that only a run tells
     trouble: bool  # a part of the script is not understood
 
     def line(self, offset: int) -> int:
@@ -141,7 +143,8 @@ def _walked(text: str, statements: list[Statement], grammar: Grammar) -> Analysi
     places.sort(key=lambda place: place.start)
     return Analysis(
         text, statements, tuple(places), unexported, variables, starts, final, tuple(sorted(walk.findings)), walk.refusal,
-        tuple(grammar.comments), last, walk.guessing, walk.guarded, trouble is not None,
+        tuple(grammar.comments), last, walk.guessing, walk.guarded, tuple(walk.asked), walk.unclear,
+        trouble is not None,
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from .state import COMPUTED, Place, State, Value, Variable, concatenated, static
 
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^\]]*\])?(\+?=)")
 _NUMBER = re.compile(r"[0-9]+(?:[-+*][0-9]+)*\Z")
+_HIDDEN = re.compile(r"\$\{([A-Za-z_]\w*):?=|\$\(\(.*?([A-Za-z_]\w*)[ \t]*(?:\+\+|--|[-+*/%&|^]?=(?!=))")
 _DEFAULT = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*:?=")
 
 
@@ -30,6 +31,13 @@ class Assignments:
         self.dead = False
         self.ended = False
         self.left = ""
+        self.outer = (0, 0)
+        self.frames: list[tuple[str, dict[str, Variable]]] = []  # functions on the way, with what their locals hide
+        # from where on no name can be changed by a command that says only in a run which one it means, and its place
+        self.unclear: Optional[tuple[int, int]] = None
+        self.exits = 0  # how many ends of the script were met that start no engine
+        self.returns = 0  # how often a function was left
+        self.errexit = False  # whether a command that fails may end the script
         self.loops = 0
         self.allexport: Optional[bool] = False
         self.nounset = False
@@ -59,6 +67,13 @@ class Assignments:
         """The effect of ``${NAME:=value}`` in any word."""
         if _DEFAULT.search(word.raw):
             expand(word.raw, self.state, assignment=True, assign=lambda name, value: self._default(name, value, word))
+
+    def hidden_defaults(self, source: str, start: int) -> None:
+        """``${NAME:=value}`` and ``$((NAME=1))`` where no command's word is."""
+        for match in _HIDDEN.finditer(source):
+            name = match.group(1) or match.group(2)
+            value = unknown("default", source, self.state.mentioned(source))
+            self.fill(name, start, start + len(source), value, "default")
 
     def _default(self, name: str, value: Value, word: Word) -> None:
         self.fill(name, word.start, word.end, value, "default")

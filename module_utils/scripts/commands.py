@@ -24,10 +24,11 @@ _EVALUATED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
 _EXPORTED = re.compile(r"\b(?:export|unset)[ \t]+(?:-[a-z]+[ \t]+)*([A-Za-z_][A-Za-z0-9_]*)")
 
 _OPERATOR = re.compile(r"[0-9]*[<>&|]+[ \t]*")
-_HARMLESS = re.compile(r"[0-9]*(?:>>?[ \t]*/dev/null|>&[ \t]*[0-9]|<<)")
+HARMLESS = re.compile(r"[0-9]*(?:&?>>?[ \t]*/dev/null\Z|<[ \t]*/dev/null\Z|[<>]&[ \t]*[012-]\Z|<<)")
 _NO_ARITHMETIC = re.compile(r"\$\(\([^)]*(?:[\\';`.]|(?<!\[)@|(?<!\{)#)")
 _EXPANSION = re.compile(r"\$\w+|\$[@*]|\$\{[^}]*\}|\$\([^)]*\)|`[^`]*`")
 _MAY_VANISH = re.compile(r"(?:\$\w+|\$[@*]|\$\{[^}]*\}|`[^`]*`)*(?:\$\(.*\))?\Z", re.DOTALL)
+_WORDS = re.compile(r"[\w.:-]+")
 _DECLARING = ("declare", "typeset", "local", "readonly")
 _TELLING = ("export", "declare", "typeset", "local", "readonly", "unset", "set", "eval")
 _FILLING = ("read", "mapfile", "readarray", "getopts", "let", "wait", "printf")
@@ -41,10 +42,16 @@ class Commands(Exports):
     def call(self, name: str) -> bool:
         raise NotImplementedError
 
+    def _call_quietly(self, name: str) -> None:
+        self.call(name)
+
     def call_any(self) -> None:
         raise NotImplementedError
 
     def branches(self, ways: list[Callable[[], None]], *, covered: bool, guard: str) -> None:
+        raise NotImplementedError
+
+    def forget_function(self, name: str, sure: bool) -> None:
         raise NotImplementedError
 
     def start(self, command: Simple, is_exec: bool) -> None:
@@ -55,6 +62,7 @@ class Commands(Exports):
     def simple(self, command: Simple) -> None:
         self.command = command
         if command.export is not None and self.plain_export(command, *command.export):
+            self.state.last = command
             return
         for word in (*command.assigns, *command.words, *command.redirects):
             raw = word.raw
@@ -62,14 +70,16 @@ class Commands(Exports):
                 if "=" in raw and (word not in command.assigns or command.words):
                     self.defaults(word)
                 if "(" in raw or "`" in raw:
-                    self._inside(word)
+                    self.inside(word)
         if not command.words:
             if command.assigns:
                 self._redirected(command)
             for word in command.assigns:
                 self.assign(word, "assignment", None)
+            self.state.last = command
             return
         self._obeyed(command, command.words)
+        self.state.last = command
 
     def _obeyed(self, command: Simple, words: list[Word]) -> None:
         """What a command's words do."""
@@ -90,6 +100,10 @@ class Commands(Exports):
             if len(words) > 1 and _MAY_VANISH.match(words[0].raw) and self._counts(words[1]):
                 self.branches([partial(self._obeyed, command, words[1:])], covered=False, guard=words[0].raw)
             return
+        if plain and self.is_function(name) and any(not HARMLESS.match(each.raw) for each in command.redirects):
+            # where one of them fails the function is not called
+            self.branches([partial(self._call_with, name, command)], covered=False, guard="")
+            return
         if plain and self._function(name, command):
             return
         rest = words[1:]
@@ -100,14 +114,20 @@ class Commands(Exports):
         elif name in _DECLARING:
             self.declare_words(name, command.start, rest)
         elif name == "unset":
+            self._unset_functions(rest)
             self.unset_words(rest)
         elif name == "set":
             self._set(rest)
+        elif name in ("cd", "pushd", "popd"):
+            self.state.folder = hash((self.state.folder, *(word.raw for word in words)))
+        elif name == "shift":
+            self.state.arguments = hash(("shift", self.state.arguments, *(word.raw for word in rest)))
         elif name in _FILLING:
             self._fill(name, command.start, rest)
         elif name == "exec":
             self._exec(command, rest)
         elif name == "exit":
+            self.exits += 1
             self.ended = True
         elif name in ("return", "break", "continue"):
             self._leave(name, words[0])
@@ -125,17 +145,19 @@ class Commands(Exports):
         name = self.text_of(word)
         return name is None or name in (*_TELLING, *_FILLING, "builtin", "command") or self.is_function(name)
 
-    def _inside(self, word: Word) -> None:
+    def inside(self, word: Word) -> None:
         """What is run inside a word and could mislead the reader."""
         if INSIDE.search(word.raw):
             self.refuse(word.start, "An engine seems to be started inside a substitution here.")
         if "((" in word.raw and _NO_ARITHMETIC.search(word.raw):
             self.refuse(word.start, "This arithmetic is not understood, and may fail.")
+        elif "$((" in word.raw:
+            self.arithmetic(word.raw[word.raw.index("$((") :], word.start)
 
     def _redirected(self, command: Simple) -> None:
         """A redirection that fails keeps the command from doing anything."""
         for redirect in command.redirects:
-            if not _HARMLESS.match(redirect.raw):
+            if not HARMLESS.match(redirect.raw):
                 self.refuse(redirect.start, f"{redirect.raw} may fail, and then this command does nothing.")
 
     # -- set, read, exec and the others
@@ -158,7 +180,11 @@ class Commands(Exports):
                     option = (self.text_of(words[index]) or "?") if index < len(words) else ""
                 switches.append((option, text[0] == "-"))
             index += 1
+        if index < len(words):
+            self.state.arguments = hash(("set", *(word.raw for word in words[index:])))
         for option, on in switches:
+            if option in ("e", "errexit"):
+                self.errexit = self.errexit or on
             if option in ("a", "allexport"):
                 self.allexport = on
             elif option in ("u", "nounset"):
@@ -166,11 +192,23 @@ class Commands(Exports):
             elif option in ("k", "keyword", "posix", "n", "noexec", "?") and on:
                 self.refuse(words[0].start, f"'set' changes how bash reads the script here ({option}).")
 
+    def _unset_functions(self, words: list[Word]) -> None:
+        """``unset -f NAME``; without an option a function goes when there is no variable of the name."""
+        texts = [self.text_of(word) for word in words]
+        for name in texts:
+            if name and "-v" not in texts and "-n" not in texts:
+                known = self.state.get(name).set
+                if "-f" in texts or known is not True:
+                    self.forget_function(name, "-f" in texts or known is False)
+
     def _fill(self, command: str, start: int, words: list[Word]) -> None:
         """Commands that give variables values: each word that can be a name is taken for one."""
         if command in ("printf", "wait"):
             flag = "-v" if command == "printf" else "-p"
-            words = [after for word, after in zip(words, words[1:]) if word.raw == flag]
+            glued = [word for word in words if (self.text_of(word) or flag).startswith(flag)]
+            if any(self.text_of(word) != flag for word in glued):
+                self.refuse(start, f"This {command} is not understood.")
+            words = [after for word, after in zip(words, words[1:]) if word in glued]
         form = "command"
         implied = {
             "getopts": ("OPTIND", "OPTARG"),
@@ -180,13 +218,19 @@ class Commands(Exports):
         }
         for each in implied.get(command, ()):
             self.fill(each, start, start, unknown("filled", each, command), form)
-        if command in ("mapfile", "readarray") or any(re.match(r"-[a-zA-Z]*a", word.raw) for word in words):
+        if command in ("mapfile", "readarray") or (
+            command == "read" and any(re.match(r"-[a-zA-Z]*a", word.raw) for word in words)
+        ):
             form = "array"
+        told = command in ("mapfile", "readarray", "getopts", "wait")  # the word is none that names a variable
         for word in words:
             if command == "let":
                 self.arithmetic(word.raw, word.start)
                 continue
             name = self.text_of(word)
+            if name is None and not told:
+                self.any_name(word, f"Which name {word.raw} fills is not known.")
+            told = command == "read" and re.match(r"-[a-zA-Z]*[dinNptu]\Z", word.raw) is not None
             if name and IDENTIFIER.match(name):
                 self.fill(
                     name, word.start, word.end, unknown("filled", name, command, *(each.raw for each in words)), form
@@ -204,6 +248,7 @@ class Commands(Exports):
             if self.frame() is None:
                 self.finding(word.start, "not-understood", "'return' outside a function fails in a script.")
                 return
+            self.returns += 1
         elif not self.loops:
             return
         self.left = "sure"
@@ -218,6 +263,9 @@ class Commands(Exports):
             )
             return
         self.finding(word.start, "eval", "What this eval does is only known when the script runs.")
+        for name in dict.fromkeys(_WORDS.findall(source)):
+            if self.is_function(name):
+                self.branches([partial(self._call_quietly, name)], covered=False, guard=source)
         for name in dict.fromkeys((*_EVALUATED.findall(source), *_EXPORTED.findall(source))):
             before = self.state.get(name)
             self.fill(name, word.start, word.end, unknown("eval", source, self.state.mentioned(source)), "eval")
@@ -236,8 +284,12 @@ class Commands(Exports):
             self.refuse(word.start, "'enable' changes what the commands of this script are.")
         elif name == "trap" and any(text in ("DEBUG", "ERR", "RETURN") for text in texts):
             source = rest[0].raw if rest else ""
-            if _EVALUATED.search(source) or _EXPORTED.search(source):
+            calls = any(self.is_function(each) for each in _WORDS.findall(source))
+            if calls or _EVALUATED.search(source) or _EXPORTED.search(source):
                 self.refuse(word.start, "This trap sets variables.")
+
+    def _call_with(self, name: str, command: Simple) -> None:
+        self._function(name, command)
 
     def _function(self, name: str, command: Simple) -> bool:
         if not command.assigns or not self.is_function(name):
@@ -246,7 +298,11 @@ class Commands(Exports):
         before = {each: self.state.get(each) for each in names}
         for word in command.assigns:
             self.assign(word, "prefix", True)
+        given = {each: self.state.get(each) for each in names}
         self.call(name)
+        for each, variable in given.items():
+            if self.state.get(each) != variable:
+                self.refuse(command.start, f"{each} is given in front of a function that changes it.")
         for each, variable in before.items():
             self.state.put(each, variable)
         return True
@@ -255,6 +311,8 @@ class Commands(Exports):
         words, clears = exec_words(words)
         if not words:
             return
+        if not engine_words([word.raw for word in words]):
+            self.exits += 1
         self._launch(command, words, True, clears)
 
     def _external(self, command: Simple, words: list[Word]) -> None:

@@ -14,7 +14,7 @@ _WORDS = "if then elif else fi while until for select do done case esac function
 RESERVED_WORDS = frozenset(_WORDS.split())
 RESERVED = re.compile(
     "(?:" + "|".join(re.escape(word) for word in RESERVED_WORDS) + ")"
-    r"(?=[ \t\n;&|()<>]|\\\n|\Z)"
+    r"(?=(?:\\\n)*(?:[ \t\n;&|()<>]|\Z))"
 )
 _NAME = re.compile(r"[^ \t\n|&;()<>\\'\"$`]+")
 _EXPORTING = re.compile(r"export|declare|typeset")
@@ -45,6 +45,8 @@ class Compounds(Layout):
     # -- the commands
 
     def parenthesis(self, at: int) -> Compound:
+        if self.text.startswith("(\\\n", at):
+            raise Trouble(at, "a parenthesis in front of an escaped line end is not understood")
         if self.text.startswith("((", at):
             end = arithmetic_end(self, at + 2)
             if end is not None:
@@ -231,11 +233,13 @@ class Compounds(Layout):
         self.enter(at)
         body = self.command(at)
         self.depth -= 1
+        if "\\\n" in name:
+            raise Trouble(start, "a function's name over two lines is not understood")
         if not isinstance(body, Compound) or body.kind in ("function", "coproc"):
             raise Trouble(at, "a function's body was expected")
         telling = _EXPORTING.search(self.text, body.start, body.end) is not None
         statement = Statement(body.start, body.end, [Pipeline([body], False)], [])
-        function.branches.append(Branch([], "", [statement], telling))
+        function.branches.append(Branch([], self.text[body.start : body.end], [statement], telling))
         function.end = body.end
         return function
 

@@ -59,6 +59,8 @@ def set_knob(data: bytes, name: str, value: str) -> bytes:
             line = before.line(origin.start if origin else before.starts[-1].offset if before.starts else 0)
             found = _refused(name, line, "the value would not be in effect at the engine's start", "edit it by hand")
         if found is None:
+            if not wanted:
+                _refuse_required(before, name, r"\$\{" + name + r":\?")
             return after.text.encode("latin-1")
         problem = problem or found
     raise problem or _refused(name, 1, "there is no place where an export would be in effect", "add it by hand")
@@ -71,6 +73,10 @@ def unset_knob(data: bytes, name: str) -> bytes:
     """
     check_name(name)
     before = analysis = readable(data, name)
+    if before.unclear and (name not in before.variables or before.variables[name].exported is False):
+        # what is named nowhere is not looked for in the files that such a command may read, as with ``source``
+        why = f"only a run tells which names the command in line {before.line(before.unclear[1])} changes"
+        _refuse_use(before, name, re.compile(rf"(?<![A-Za-z0-9_]){name}(?![A-Za-z0-9_])"), why)
     for _ in range(_MOST_REMOVALS):
         variable = analysis.variables.get(name)
         place = _removable(analysis, name, variable) if variable else None
@@ -94,6 +100,7 @@ def unset_knob(data: bytes, name: str) -> bytes:
                 name, analysis.line(place.start), "this export cannot be taken away alone", "remove it by hand"
             )
     if analysis is not before:
+        _refuse_required(before, name, r"\$\{" + name + r":?\?")
         _refuse_unbound(before, analysis, name)
     return analysis.text.encode("latin-1")
 
@@ -177,6 +184,10 @@ def difference(before: Analysis, after: Analysis, name: str) -> Optional[EditRef
         return _refused(name, after.line(after.refusal[0]), _clause(after.refusal[1]), "edit it by hand")
     if [start.is_exec for start in before.starts] != [start.is_exec for start in after.starts]:
         return _refused(name, 1, "the edit would change which command starts the engine", "edit it by hand")
+    if [tag for tag, _ in before.asked] != [tag for tag, _ in after.asked]:
+        ends = [one for one, other in zip(before.asked, after.asked) if one[0] != other[0]] or before.asked[-1:]
+        line = before.line(ends[0][1]) if ends else 1
+        return _refused(name, line, f"whether the script ends here depends on {name}", "edit it by hand")
     old, new = before.exported(), after.exported()
     for other in dict.fromkeys((*old, *new)):
         if other == name:
@@ -203,10 +214,18 @@ def _refuse_unbound(before: Analysis, after: Analysis, name: str) -> None:
         raise _refused(name, line, f"the engine's output goes to a file named by ${name}", "change that line first")
     if not any(start.nounset for start in after.starts) or not use.search(after.text):
         return
+    _refuse_use(before, name, use, f"'set -u' is on and the script uses ${name} here, so it would stop")
+
+
+def _refuse_required(before: Analysis, name: str, use: str) -> None:
+    """``${NAME:?}`` ends the script when there is nothing in NAME."""
+    _refuse_use(before, name, re.compile(use), f"the script stops here when there is nothing in ${name}")
+
+
+def _refuse_use(before: Analysis, name: str, use: re.Pattern[str], why: str) -> None:
     own = [(comment.start, comment.end) for comment in before.comments]
     own += [(place.start, place.end) for place in before.places if place.name == name]
-    limit = max(start.end for start in before.starts)
+    limit = max((start.end for start in before.starts), default=len(before.text))
     for match in use.finditer(before.text, 0, limit):
         if not any(start <= match.start() < end for start, end in own):
-            why = f"'set -u' is on and the script uses ${name} here, so it would stop"
             raise _refused(name, before.line(match.start()), why, "change that line first")

@@ -21,7 +21,7 @@ _DOUBLE_RUN = re.compile(r'[^"\\$`]+')
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BRACED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(:?[-=+?])?")
 _BRACES = re.compile(r"\{.*(?:,|\.\.).*\}", re.DOTALL)
-_QUOTED = re.compile(r"\$'(?:[^'\\]|\\.)*'|'[^']*'|\$?\"(?:[^\"\\]|\\.)*\"|\\.", re.DOTALL)
+QUOTED = re.compile(r"\$'(?:[^'\\]|\\.)*'|'[^']*'|\$?\"(?:[^\"\\]|\\.)*\"|\\.", re.DOTALL)
 _PAIR = re.compile(r"\\(.)", re.DOTALL)
 _SPLIT = re.compile(r"[ \t\n*?\[\]\\]")
 _ANSI = {
@@ -79,7 +79,7 @@ def expand(
 def joined_lines(raw: str) -> str:
     """A word without its line continuations, which bash takes away before it looks at anything else. With a command in
     it the word stays as it is: the command's quotes are not this word's."""
-    return raw if "$(" in raw or "`" in raw else _QUOTED.sub(_joined_piece, raw)
+    return raw if "$(" in raw or "`" in raw else QUOTED.sub(_joined_piece, raw)
 
 
 def _joined_piece(match: re.Match[str]) -> str:
@@ -118,7 +118,7 @@ class _Expansion:
 
     def _unquoted_brace(self) -> bool:
         """Whether some opening brace is outside quotes and not a variable's: judged on the safe side."""
-        return "{" in _QUOTED.sub("", self.raw).replace("${", "")
+        return "{" in QUOTED.sub("", self.raw).replace("${", "")
 
     def _pieces(self, at: int, end: int, *, quoted: bool, start: bool = False) -> Value:
         raw = self.raw
@@ -227,7 +227,7 @@ class _Expansion:
             raise Trouble(at, "$[...] has no value that can be known")
         if following and following in "$!?#@*-0123456789":
             self.split = self.split or not quoted
-            out.append(Unknown(hash(("special", following))))
+            out.append(Unknown(hash(("special", following, self.state.special("$" + following)))))
             return at + 2
         out.append("$")
         return at + 1
@@ -235,7 +235,8 @@ class _Expansion:
     def _variable(self, name: str, quoted: bool, out: list[object]) -> None:
         variable = self.state.look(name)
         if name in COMPUTED or variable.array:
-            value: Value = unknown("computed", name, variable.value)
+            told = self.state.special("$_") if name == "_" else self.state.folder
+            value: Value = unknown("computed", name, variable.value, told)
         elif variable.set is False:
             value = ""
         elif variable.set is None:

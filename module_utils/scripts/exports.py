@@ -8,10 +8,11 @@ import re
 from typing import Callable, Optional
 
 from .assignments import ASSIGNMENT, Assignments
-from .expansion import expand
+from .expansion import QUOTED, expand
 from .nodes import Simple, Word
-from .state import COMPUTED, Value, Variable, concatenated, unknown
+from .state import COMPUTED, Place, Value, Variable, concatenated, unknown
 
+_EXPANDED = re.compile(r"[$`]")
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -94,15 +95,34 @@ class Exports(Assignments):
         match = ASSIGNMENT.match(text)
         if match and not match.group(2):
             rest = () if isinstance(whole, str) else whole[1:]
+            if rest and _EXPANDED.search(QUOTED.sub("", word.raw)):
+                self.any_name(word, f"What else {word.raw} exports is only known at run time.", form, exported)
             self.quoted_assignment(word, concatenated([text[match.end() :], rest]), match, form, exported)
         elif not isinstance(whole, str):
-            self.finding(word.start, "unknown-names", f"Which names {word.raw} exports is only known at run time.")
+            self.any_name(word, f"Which names {word.raw} exports is only known at run time.", form, exported)
         elif IDENTIFIER.match(text):
             if text in named:
                 self.refuse(word.start, f"{text} is given in front of a command that exports it.")
             self._export_name(text, word, form, exported)
         else:
             self.finding(word.start, "not-a-name", f"{word.raw} is not a name that bash can export.")
+
+    def any_name(self, word: Word, sentence: str, form: str = "command", exported: Optional[bool] = None) -> None:
+        """A command changes a variable whose name only a run tells: it may be any."""
+        self.finding(word.start, "unknown-names", sentence)
+        if self.dead or self.subshell:
+            return
+        self.unclear = (max(self.outer[1], word.end), word.start)
+        for name, before in list(self.state.variables.items()):
+            place = Place(name, word.start, word.end, word.start, -1, "command")
+            place.shown, place.conditional, place.order = False, True, self.order
+            value = unknown("any", word.raw, before.value)
+            now = before._replace(value=value, maybe=(*before.maybe, place))
+            if form == "unset":
+                now = now._replace(set=None)
+            elif before.exported is not exported and exported is not None:
+                now = now._replace(exported=None)
+            self.state.put(name, now._replace(set=before.set or None))
 
     def quoted_assignment(
         self, word: Word, value: Value, match: re.Match[str], form: str, exported: Optional[bool]
@@ -162,6 +182,8 @@ class Exports(Assignments):
         frame = self.frame()
         local = frame is not None and command != "readonly" and "g" not in flags
         named = [self._declared(word) for word in words]
+        if frame and "g" in flags and any(text in each[1] for text, _ in named for each in self.frames):
+            self.refuse(words[0].start, "This -g passes by a local variable of the name.")
         for text, given in named:
             if not text:
                 continue
@@ -186,6 +208,8 @@ class Exports(Assignments):
 
         def protect(word: Word) -> None:
             name = self._declared(word)[0] if readonly else ""
+            if readonly and not name:
+                self.refuse(word.start, f"Which names {word.raw} makes readonly is not known.")
             if name:
                 self.state.put(name, self.state.get(name)._replace(readonly=True))
 
@@ -210,7 +234,7 @@ class Exports(Assignments):
         for word in words:
             name = self.text_of(word)
             if name is None or "n" in flags:
-                self.finding(word.start, "unknown-names", f"Which name {word.raw} unsets is not known.")
+                self.any_name(word, f"Which name {word.raw} unsets is not known.", "unset")
             elif IDENTIFIER.match(name):
                 if not self.state.get(name).readonly:
                     self.state.put(name, Variable("", False, False))

@@ -87,6 +87,8 @@ class Grammar(Compounds):
         if line is None:
             return None
         end = line.end()
+        if text.startswith("\\", end):
+            return None  # the word may go on behind the line end
         after = self.blanks(end)
         char = text[after : after + 1]
         if char == ";":
@@ -215,6 +217,8 @@ class Grammar(Compounds):
             word = Word(at, word_stop, text[at:word_stop])
             if "\\\n" in word.raw:
                 self._continued(word, not words)
+                if text.startswith(("<", ">"), word_stop):
+                    raise Trouble(at, "a redirection over two lines is not understood")
             if not words and _ASSIGNMENT.match(word.raw):
                 assigns.append(word)
             else:
@@ -240,7 +244,7 @@ class Grammar(Compounds):
             raise Trouble(at, f"a word was expected behind '{operator}'")
         raw = self.text[at:end]
         if operator in ("<<", "<<-"):
-            if "$" in raw or "`" in raw:
+            if "$" in raw or "`" in raw or "\\\n" in raw:
                 raise Trouble(at, "this here-document's end mark is not understood")
             self.pending.append((_unquoted(raw), operator == "<<-", _QUOTING.search(raw) is not None))
         redirects.append(Word(redirect.start(), end, self.text[redirect.start() : end]))

@@ -11,6 +11,7 @@ from .nodes import Comment, Trouble
 
 _BLANKS = re.compile(r"(?:[ \t]+|\\\n)*")
 _BLANK = (" ", "\t", "\\")
+_SETTING = re.compile(r"\$\{[A-Za-z_]\w*:?=|\$\(\([^)]*(?:\+\+|--|[^=!<>]=[^=])")
 _SPACES = re.compile(r"(?:[ \t\n]+|\\\n)*")
 _DEEPEST = 50
 
@@ -44,6 +45,7 @@ class Layout:
 
     def _document(self, at: int, delimiter: str, strip: bool, quoted: bool) -> int:
         text = self.text
+        start = at
         while at < self.size:
             end = text.find("\n", at)
             end = self.size if end < 0 else end
@@ -56,10 +58,17 @@ class Layout:
             if not quoted:
                 line = line.replace("\\\n", "")
             if (line.lstrip("\t") if strip else line) == delimiter:
+                if not quoted:
+                    self._harmless(start, at)
                 return min(end + 1, self.size)
             at = end + 1
         self.open_ended = True
         return self.size
+
+    def _harmless(self, start: int, end: int) -> None:
+        sets = _SETTING.search(self.text, start, end)
+        if sets:
+            raise Trouble(sets.start(), "a here-document that sets a variable is not understood")
 
     def _comment(self, at: int) -> int:
         end = self.text.find("\n", at)

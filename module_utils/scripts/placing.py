@@ -35,6 +35,12 @@ class Edit(NamedTuple):
 
 
 def new_exports(analysis: Analysis, name: str, value: str) -> Iterator[Edit]:
+    """The places for a new export that nothing behind them can change again."""
+    least = analysis.unclear[0] if analysis.unclear else 0
+    return (edit for edit in _new_exports(analysis, name, value) if edit.start >= least)
+
+
+def _new_exports(analysis: Analysis, name: str, value: str) -> Iterator[Edit]:
     """One more line that exports the name: the best place first.
 
     Right behind a commented-out export of this very name; else behind the nearest relative, which is the last of

@@ -18,12 +18,17 @@ from .placing import Edit
 from .reparsing import parsed_again
 from .state import Place, Variable
 
+_DEPENDING = re.compile(r"\$(?:\?|\{\?|\{![A-Za-z_]|\{?_(?![A-Za-z0-9_]))")  # on the command before, or on any name
 _OWN_EXPORT = re.compile(r"\bexport[ \t\n]*\([ \t]*\)|\bfunction[ \t]+export\b")
 
 
 def proven(before: Analysis, edit: Edit, name: str, value: Optional[str]) -> Optional[str]:
     """The edited text when the engine surely sees ``value`` (None: nothing) for the name by it, and all else as before;
     None when only another walk can tell."""
+    if _DEPENDING.search(before.text):
+        return None
+    if any(code == "cleared" for _, code, _ in before.findings):
+        return None
     if before.final is None or before.trouble or before.refusal or _OWN_EXPORT.search(before.text):
         return None
     variable = before.variables.get(name)

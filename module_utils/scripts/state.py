@@ -97,6 +97,7 @@ _COMPUTED_NAMES = (
     "POSIXLY_CORRECT BASH_COMPAT IFS"
 )
 COMPUTED = frozenset(_COMPUTED_NAMES.split())
+SPECIAL = re.compile(r"\$\{?([0-9?@*#_]|(?<=\{)!(?=[A-Za-z_]))")
 _MENTIONED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -106,7 +107,23 @@ class State:
     def __init__(self) -> None:
         self.variables: dict[str, Variable] = {}
         self._log: list[tuple[str, Optional[Variable]]] = []
+        self.last: Optional[Simple] = None  # the command that ran last: $? and $_ are its own
+        self.folder: object = ""  # what changed it
+        self.arguments: object = ""  # what gave $1, $2 and so on
         self.blind = 0  # in a loop: what a variable holds depends on the round
+
+    def special(self, source: str) -> tuple[object, ...]:
+        """What decides the parameters without a name in a piece of source: part of an unknown's identity."""
+        told: list[object] = []
+        last = self.last
+        for form in set(SPECIAL.findall(source)):
+            if form == "!":  # the variable whose name this one holds: any
+                told.append(tuple((name, each.value, each.set) for name, each in self.variables.items()))
+            elif form not in "?_":
+                told.append(self.arguments)
+            elif last is not None:
+                told.append(tuple(word.raw for word in (*last.assigns, *last.words)))
+        return tuple(told)
 
     def look(self, name: str) -> Variable:
         """What an expansion finds: as ``get``, but in a loop the values are not known."""
@@ -162,7 +179,7 @@ class State:
 
     def mentioned(self, text: str) -> tuple[object, ...]:
         """What is known of the variables named in a piece of source: part of an unknown's identity."""
-        return tuple(
+        return self.special(text) + tuple(
             (name, self.variables[name].value, self.variables[name].set)
             for name in dict.fromkeys(_MENTIONED.findall(text))
             if name in self.variables

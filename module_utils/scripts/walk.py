@@ -13,6 +13,7 @@ from functools import partial
 from typing import Callable, NamedTuple, Optional
 
 from .commands import Commands
+from .ending import may_be_left, tests_of, told_by, what_ends
 from .nodes import Command, Compound, Pipeline, Simple, Statement
 from .state import Variable, joined, unknown
 
@@ -40,16 +41,18 @@ class Walk(Commands):
     def __init__(self, guessing: bool = False) -> None:
         super().__init__()
         self.guessing = guessing
-        self.frames: list[tuple[str, dict[str, Variable]]] = []  # functions on the way, with what their locals hide
-        self.functions: dict[str, tuple[Compound, bool]] = {}  # the body, and whether the definition is conditional
+        # the definitions that a call may find, and whether there may be none
+        self.functions: dict[str, tuple[tuple[Compound, ...], bool]] = {}
+        self.defined = 0
         self.perhaps: set[tuple[int, str]] = set()  # names that are local in a function on some ways only
         self.called: set[str] = set()
         self.final: Optional[Start] = None
         self.starts: list[Start] = []
-        self.outer = (0, 0)
         self.steps = 0
         # for each name that is changed under a condition: what the conditions say, and on what inputs
         self.guarded: dict[str, list[int]] = {}
+        self.asked: list[tuple[int, int]] = []  # the same of each test by which the script may end early, and its place
+        self.asking = 0  # within a condition: what fails here ends nothing
         self.end_state: dict[str, Variable] = {}
 
     # -- statements
@@ -61,10 +64,10 @@ class Walk(Commands):
             self._end_reached()
         self.end_state = dict(self.state.variables)
         self.dead = True
-        for name, (body, _) in list(self.functions.items()):
-            if name not in self.called and body.branches[0].telling:
+        for name, (bodies, _) in list(self.functions.items()):
+            if name not in self.called and bodies[-1].branches[0].telling:
                 self.frames.append((name, {}))
-                self.statements(body.branches[0].body)
+                self.statements(bodies[-1].branches[0].body)
                 self.frames.pop()
 
     def _end_reached(self) -> None:
@@ -105,6 +108,8 @@ class Walk(Commands):
             raise RecursionError
         if statement.simple is not None and not statement.background:
             self.statement = statement
+            if self.errexit and not self.asking and not self.dead:
+                self._ends_by(*tests_of(statement, bool(self.frames)))
             self.simple(statement.simple)
         elif statement.background:
             self._apart(lambda: self._and_or(statement))
@@ -113,6 +118,8 @@ class Walk(Commands):
 
     def _and_or(self, statement: Statement) -> None:
         self.statement = statement
+        if self.errexit and not self.asking and not self.dead:
+            self._ends_by(*tests_of(statement, bool(self.frames)))
         self._pipeline(statement.pipelines[0])
         for guard, pipeline in zip(statement.guards, statement.pipelines[1:]):
             if self.ended or self.left == "sure":
@@ -121,6 +128,12 @@ class Walk(Commands):
                 continue
             self.statement = statement
             self.branches([partial(self._pipeline, pipeline)], covered=False, guard=guard)
+
+    def _ends_by(self, *guards: str) -> None:
+        for guard in guards:
+            ends = what_ends(told_by(guard, self.functions), self.state)
+            if ends:
+                self.asked.append((ends, self.statement.start if self.statement else 0))
 
     def _pipeline(self, pipeline: Pipeline) -> None:
         if len(pipeline.commands) == 1:
@@ -132,12 +145,14 @@ class Walk(Commands):
     def _apart(self, run: Callable[[], None]) -> None:
         """In a subshell: nothing of it reaches the script."""
         before = (self.ended, self.left, self.allexport, self.nounset)
+        functions, self.functions = self.functions, dict(self.functions)
         self.subshell += 1
         mark, hidden = self.state.mark(), self._hidden()
         run()
         self.state.undo(mark)
         self._hide(hidden)
         self.subshell -= 1
+        self.functions = functions
         self.ended, self.left, self.allexport, self.nounset = before
 
     def branches(self, ways: list[Callable[[], None]], *, covered: bool, guard: str) -> None:
@@ -147,7 +162,9 @@ class Walk(Commands):
         after: list[tuple[Optional[bool], bool]] = [] if covered else [switches]
         left = self.left
         self.conditional += 1
-        tag = hash((guard, self.state.mentioned(guard)))
+        told = told_by(guard, self.functions)
+        tag = hash((told, self.state.mentioned(told)))
+        exits, ends = self.exits, what_ends(told, self.state)
         hidden = self._hidden()
         found: dict[str, Variable] = dict(hidden)
         for way in ways:
@@ -166,6 +183,8 @@ class Walk(Commands):
             self.allexport, self.nounset = switches
         self.conditional -= 1
         self.left = left
+        if ends and self.exits > exits and not self.dead:
+            self.asked.append((ends, self.statement.start if self.statement else 0))
         self._hide(found)
         self.perhaps.update((len(self.frames), name) for name in found if name not in hidden)
         if not outcomes:
@@ -183,12 +202,19 @@ class Walk(Commands):
         if isinstance(command, Simple):
             self.simple(command)
             return
+        source = command.head
+        if "=" in source and "$" in source:
+            self.hidden_defaults(command.head, command.start)
+        if command.redirects and command.kind in ("group", "if", "case", "test", "arithmetic") and may_be_left(command):
+            # where one of them fails nothing is run
+            self.branches([partial(self._compound, command)], covered=False, guard="")
+        else:
+            self._compound(command)
+
+    def _compound(self, command: Compound) -> None:
         kind = command.kind
         if kind == "group":
-            if any("<" in redirect.raw and "<<" not in redirect.raw for redirect in command.redirects):
-                self.branches([partial(self.statements, command.branches[0].body)], covered=False, guard="")
-            else:
-                self.statements(command.branches[0].body)
+            self.statements(command.branches[0].body)
         elif kind in ("subshell", "coproc"):
             if kind == "coproc":
                 for name, form in ((command.name, "array"), (command.name + "_PID", "command")):
@@ -197,7 +223,7 @@ class Walk(Commands):
         elif kind == "if":
             self._if(command, 0)
         elif kind == "case":
-            guard = command.head
+            guard = "case " + command.head
             self.branches(
                 [partial(self.statements, branch.body) for branch in command.branches],
                 covered=command.covered,
@@ -206,7 +232,7 @@ class Walk(Commands):
         elif kind in ("while", "until", "for", "select"):
             self._loop(command)
         elif kind == "function":
-            self.functions[command.name] = (command, self.conditional > 0)
+            self._define(command)
         else:
             self.arithmetic(command.head, command.start)
 
@@ -215,7 +241,7 @@ class Walk(Commands):
         if not branch.condition:
             self.statements(branch.body)
             return
-        self.statements(branch.condition)
+        self._ask(branch.condition)
         if self.ended or self.left == "sure":
             return
         guard = branch.guard
@@ -225,9 +251,14 @@ class Walk(Commands):
             ways.append(lambda: self._if(command, index + 1))
         self.branches(ways, covered=not last, guard=guard)
 
+    def _ask(self, condition: list[Statement]) -> None:
+        self.asking += 1
+        self.statements(condition)
+        self.asking -= 1
+
     def _loop(self, command: Compound) -> None:
         branch = command.branches[0]
-        left = self.left
+        left, returns = self.left, self.returns
         guard = command.head
         if branch.condition:
             guard = branch.guard
@@ -239,7 +270,7 @@ class Walk(Commands):
                 self.fill(command.name, command.start, command.end, unknown("loop", command.head), "command")
             if command.head.startswith("(("):
                 self.arithmetic(command.head, command.start)
-            self.statements(branch.condition)
+            self._ask(branch.condition)
             if not self.ended:
                 self.statements(branch.body)
             self.state.blind -= 1
@@ -248,18 +279,18 @@ class Walk(Commands):
 
         def rounds() -> None:
             # a second round sees what the first has switched on; values are unknown in both
-            switches = (self.allexport, self.nounset, len(self.functions))
+            switches = (self.allexport, self.nounset, self.defined)
             mark = self.state.mark()
             once()
             if self.ended or self.loops >= _DEEPEST_LOOPS:
                 return
-            if switches != (self.allexport, self.nounset, len(self.functions)) or self.state.switched(mark):
+            if switches != (self.allexport, self.nounset, self.defined) or self.state.switched(mark):
                 once()
 
         if self.loops >= _DEEPEST_LOOPS:
             self.refuse(command.start, "Loops are nested too deeply here.")
         self.branches([rounds], covered=False, guard=guard)
-        self.left = left
+        self.left = left or ("maybe" if self.returns > returns else "")
 
     # -- functions
 
@@ -278,25 +309,45 @@ class Walk(Commands):
     def is_function(self, name: str) -> bool:
         return name in self.functions
 
+    def _define(self, function: Compound) -> None:
+        earlier, maybe = self.functions.get(function.name, ((), True))
+        if not self.conditional:
+            self.functions[function.name] = ((function,), False)
+        elif function not in earlier:
+            self.functions[function.name] = ((*earlier, function), maybe)
+        self.defined += 1
+
+    def forget_function(self, name: str, sure: bool) -> None:
+        if name in self.functions:
+            if sure and not self.conditional:
+                del self.functions[name]
+            else:
+                self.functions[name] = (self.functions[name][0], True)
+            self.defined += 1
+
     def call(self, name: str) -> bool:
         """Follow a call; False when there is no such function."""
         definition = self.functions.get(name)
         if definition is None:
             return False
-        function, maybe = definition
+        bodies, maybe = definition
         if any(frame[0] == name for frame in self.frames) or len(self.frames) >= _DEEPEST_CALLS:
-            self.refuse(function.start, f"The function {name} calls itself, which is not followed.")
+            self.refuse(bodies[-1].start, f"The function {name} calls itself, which is not followed.")
             return True
         if not self.dead:
             self.called.add(name)
         statement, command = self.statement, self.command
 
-        def run() -> None:
+        def run(function: Compound) -> None:
             hidden: dict[str, Variable] = {}
             self.frames.append((name, hidden))
             left, self.left = self.left, ""
+            returns, arguments = self.returns, self.state.arguments
+            if command is not None:
+                self.state.arguments = hash(("call", arguments, *(word.raw for word in command.words)))
             self.statements(function.branches[0].body)
             self.left = left
+            self.returns, self.state.arguments = returns, arguments
             self.frames.pop()
             depth = len(self.frames) + 1
             for local, before in hidden.items():
@@ -306,10 +357,10 @@ class Walk(Commands):
                 self.state.put(local, before)
             self.perhaps = {each for each in self.perhaps if each[0] != depth}
 
-        if maybe:
-            self.branches([run], covered=False, guard="")
+        if maybe or len(bodies) > 1:
+            self.branches([partial(run, body) for body in bodies], covered=not maybe, guard="")
         else:
-            run()
+            run(bodies[0])
         self.statement, self.command = statement, command
         return True
 
@@ -318,9 +369,6 @@ class Walk(Commands):
         for name in list(self.functions):
             if not any(frame[0] == name for frame in self.frames):
                 self.branches([partial(self._call_quietly, name)], covered=False, guard="")
-
-    def _call_quietly(self, name: str) -> None:
-        self.call(name)
 
     # -- starts
 
