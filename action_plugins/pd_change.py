@@ -17,6 +17,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.change.who import thi
 display = Display()
 
 _POLL_S = 0.7
+_RECONNECT_FOR_S = 60.0
 
 
 class ActionModule(ActionBase):
@@ -30,7 +31,7 @@ class ActionModule(ActionBase):
             # The worker's parent is ansible-playbook itself: the process whose death ends the leading.
             args["leader"] = this_process(_user(), os.getppid())
         began = time.time()
-        result.update(self._execute_module(module_args=args, task_vars=task_vars))
+        result.update(self._ask(args, task_vars))
         for line in result.get("guard", []):
             display.display(f"  [guard] {line}", color="cyan")
         if (
@@ -41,6 +42,28 @@ class ActionModule(ActionBase):
         ):
             result.update(self._watch(args, result, task_vars))
         return {**result, "kind": str(args.get("verb", "")), "began": began, "ended": time.time()}
+
+    def _ask(self, args: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        """Call the module; for confirm and rollback, which may be said twice, a dropped connection is waited out."""
+        deadline = time.monotonic() + (_RECONNECT_FOR_S if args.get("verb") in ("confirm", "rollback") else 0)
+        while True:
+            try:
+                return self._execute_module(module_args=args, task_vars=task_vars)
+            except AnsibleConnectionFailure as error:
+                if time.monotonic() >= deadline:
+                    raise
+                words = " ".join(str(error).split())[:200]
+                display.display(f"  [{args['verb']}] connection lost, trying again ({words})", color="yellow")
+                time.sleep(_POLL_S)
+                self._reconnect()
+
+    def _reconnect(self) -> None:
+        # The folder for module files may be gone after a reboot.
+        self._connection._shell.tmpdir = None
+        try:
+            self._connection.reset()
+        except Exception as error:  # whatever is wrong with it, the next call tells
+            display.vvv(f"pd_change: reset of the connection failed: {error}")
 
     def _watch(self, args: dict[str, Any], first: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
         """Poll until the guard is done; a dropped connection is waited out. Returns failed when the rollback did not hold."""
@@ -89,7 +112,7 @@ class ActionModule(ActionBase):
                     self._execute_module(module_name="pdops.sglang.pd_change", module_args=args, task_vars=task_vars)
             except AnsibleConnectionFailure as error:
                 trouble = f" ({error})"
-                self._connection.reset()
+                self._reconnect()
                 state = {"steps": steps, "change": change}
 
 

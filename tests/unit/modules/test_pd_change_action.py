@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""The action plugin of a change on a connection that drops: what may be said twice is said again, the rest is not."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from ansible.errors import AnsibleConnectionFailure
+from ansible_collections.pdops.sglang.plugins.action import pd_change
+
+DROPPED = AnsibleConnectionFailure("Data could not be sent to remote host")
+
+
+def record(state, *steps):
+    return {"changed": True, "change": {"id": "c", "state": state, "reason": "why"}, "steps": list(steps)}
+
+
+@pytest.fixture
+def run(monkeypatch):
+    printed = []
+    monkeypatch.setattr(pd_change.display, "display", lambda text, **_more: printed.append(text))
+    monkeypatch.setattr(pd_change, "_POLL_S", 0.01)
+    monkeypatch.setattr(pd_change.ActionBase, "run", lambda *_a, **_k: {})
+
+    def go(verb, *answers):
+        left, asked, resets = list(answers), [], []
+
+        def machine(module_args=None, **_more):
+            asked.append(module_args["verb"])
+            found = left.pop(0)
+            if isinstance(found, Exception):
+                raise found
+            return dict(found)
+
+        task = SimpleNamespace(args={"verb": verb, "change_id": "c"}, check_mode=False, async_val=0)
+        connection = SimpleNamespace(reset=lambda: resets.append(1), _shell=SimpleNamespace(tmpdir="/tmp/gone"))
+        action = pd_change.ActionModule(task, connection, None, None, None, None)
+        action._execute_module = machine
+        try:
+            result = action.run(task_vars={})
+        except AnsibleConnectionFailure as error:
+            result = error
+        return SimpleNamespace(result=result, asked=asked, resets=len(resets), connection=connection, lines=printed)
+
+    return go
+
+
+def test_confirm_and_rollback_are_said_again(run):
+    ran = run("confirm", DROPPED, DROPPED, record("confirmed"))
+    assert ran.result["change"]["state"] == "confirmed"
+    assert (ran.asked, ran.resets, ran.connection._shell.tmpdir) == (["confirm"] * 3, 2, None)
+    assert "[confirm] connection lost, trying again" in ran.lines[0]
+
+
+def test_a_rollback_goes_on_through_drops_before_and_during_it(run):
+    step = {"step": "serving", "instance": "d", "said": ""}
+    ran = run(
+        "rollback", DROPPED, record("rolling-back"), DROPPED, record("rolled-back", step), record("rolled-back", step)
+    )
+    assert ran.result["failed"] is False
+    assert ran.result["said"] == "the old state is back, d serve again"
+    assert ran.asked == ["rollback", "rollback", "status", "status", "report"]
+
+
+@pytest.mark.parametrize("verb", ["begin", "apply"])
+def test_what_must_not_run_twice_is_not_said_again(run, verb):
+    ran = run(verb, DROPPED, record("open"))
+    assert ran.result is DROPPED
+    assert ran.asked == [verb]
+
+
+def test_a_machine_that_stays_away_is_unreachable(run, monkeypatch):
+    monkeypatch.setattr(pd_change, "_RECONNECT_FOR_S", 0.05)
+    ran = run("rollback", *[DROPPED] * 50)
+    assert ran.result is DROPPED and 1 < len(ran.asked) < 50
