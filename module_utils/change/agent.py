@@ -86,7 +86,9 @@ def start_guard(store: Store, agent: str, change_id: str, under_systemd: bool, u
     command = [*program, "guard", "--state-dir", store.state_dir, "--change", change_id]
     if under_systemd:
         try:
-            return [f"wrote {path}" for path in guard_unit.start(program, store.state_dir, change_id, units)]
+            written = guard_unit.start(program, store.state_dir, change_id, units)
+            # The files of this one change come and go with it; only what stays is told.
+            return [f"wrote {path}" for path in written if path.endswith(f"/{guard_unit.TEMPLATE_NAME}")]
         except (OSError, PdopsError) as error:
             guard_unit.remove(change_id)
             why = str(error)

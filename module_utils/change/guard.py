@@ -69,7 +69,7 @@ def watch(book: Book, change_id: str) -> int:
 def _due(record: rules.Record) -> str:
     """Why the guard acts now."""
     step = record["lease"]["step"]
-    if record["lease"]["boot_id"] != who.boot_id():
+    if not rules.of_this_boot(record):
         return f"the machine was rebooted after step '{step}', before anybody confirmed it"
     return (
         f"nobody confirmed it: the lease of step '{step}' ran out, "
@@ -83,7 +83,7 @@ def files_first(book: Book, change_id: str) -> int:
     Does nothing to a change whose lease is of this boot: then its guard only starts again.
     """
     record = book.load(change_id)
-    if record["lease"]["boot_id"] == who.boot_id() or record["state"] not in rules.OPEN:
+    if rules.of_this_boot(record) or record["state"] not in rules.OPEN:
         return 0
     if record["state"] == "open":
         record = book.set_state(change_id, "rolling-back", _due(record), ("open",))

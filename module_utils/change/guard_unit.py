@@ -23,6 +23,7 @@ _WANTED_BY = "multi-user.target.wants"
 #: What the guard exits with when there is nothing left to do: systemd must not start it again then.
 EXIT_ENDED, EXIT_ROLLBACK_FAILED = 0, 3
 
+TEMPLATE_NAME = "pdops-guard@.service"
 TEMPLATE = f"""\
 # Written by pdops. Guards one change: puts the old serve scripts back unless the change is confirmed in time.
 # A drop-in pdops-guard@CHANGE.service.d says where its program is; it goes when the change has ended.
@@ -86,7 +87,7 @@ def install(interpreter: Sequence[str], state_dir: str, change_id: str, units: I
     """
     unit = unit_of(change_id)
     written: list[str] = []
-    template = os.path.join(UNIT_FOLDER, "pdops-guard@.service")
+    template = os.path.join(UNIT_FOLDER, TEMPLATE_NAME)
     _write(template, TEMPLATE, written)
     _write(
         os.path.join(UNIT_FOLDER, f"{unit}.d", "change.conf"),

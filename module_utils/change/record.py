@@ -66,7 +66,11 @@ def misshapen(record: Mapping[str, Any]) -> str:
             return name
     if record["state"] not in (*OPEN, *ENDED):
         return "state"
-    for name, needed in (("files", ("path",)), ("instances", ("unit", "serve_script")), ("steps", ("step", "instance"))):
+    for name, needed in (
+        ("files", ("path",)),
+        ("instances", ("unit", "serve_script")),
+        ("steps", ("step", "instance")),
+    ):
         rows = record[name]
         if not isinstance(rows, list) or not all(
             isinstance(row, dict) and all(isinstance(row.get(key), str) for key in needed) for row in rows
@@ -125,7 +129,7 @@ def with_lease(record: Record, step: str, budget_s: float, now_utc: str) -> Reco
     lease = {
         "step": step,
         "budget_s": budget_s,
-        "boot_id": who.boot_id(),
+        "boot_id": who.this_boot(),
         "deadline_s": who.boot_clock_s() + budget_s + record["slack_s"],
         "renewed": now_utc,
     }
@@ -134,10 +138,14 @@ def with_lease(record: Record, step: str, budget_s: float, now_utc: str) -> Reco
 
 def lease_left_s(record: Record) -> float:
     """Seconds until the guard acts; 0 or less when it is due. A lease of an earlier boot is over."""
-    lease = record["lease"]
-    if lease["boot_id"] != who.boot_id():
+    if not of_this_boot(record):
         return 0.0
-    return float(lease["deadline_s"]) - who.boot_clock_s()
+    return float(record["lease"]["deadline_s"]) - who.boot_clock_s()
+
+
+def of_this_boot(record: Record) -> bool:
+    """Whether the lease was written since the machine started last."""
+    return bool(record["lease"]["boot_id"] == who.this_boot())
 
 
 def with_step(record: Record, step: str, instance: str, said: str, now_utc: str) -> Record:

@@ -42,7 +42,7 @@ def file_now(item: Mapping[str, Any]) -> str:
 def controller_of(record: rules.Record) -> str:
     """``gone`` when it is known to be dead or its lease is of an earlier boot or over, ``living``, or ``unknown``."""
     dead = who.is_gone(record["leader"])
-    if dead or record["lease"]["boot_id"] != who.boot_id() or rules.lease_left_s(record) <= 0:
+    if dead or not rules.of_this_boot(record) or rules.lease_left_s(record) <= 0:
         return "gone"
     return "living" if dead is False else "unknown"
 
@@ -54,7 +54,7 @@ def change_seen(book: Book, record: rules.Record, take_over: str | None) -> dict
         **book.summary(record, take_over),
         "files": files,
         "guard_alive": guard_place.is_alive(book.folder, record["id"]),
-        "boot": "this" if record["lease"]["boot_id"] == who.boot_id() else "earlier",
+        "boot": "this" if rules.of_this_boot(record) else "earlier",
         "controller": controller_of(record),
         "renewed": record["lease"].get("renewed", record["opened"]),
         "record": os.path.join(book.folder, f"{record['id']}.json"),

@@ -21,6 +21,11 @@ def boot_id() -> str:
         return ""
 
 
+def this_boot() -> str:
+    """Identity of this start of the machine: of the kernel, and of the first process, since a container has no kernel of its own."""
+    return f"{boot_id()}/{_started_ticks(1) or ''}"
+
+
 def boot_clock_s() -> float:
     """Seconds since boot, suspended time included; the wall clock may jump, this one does not."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

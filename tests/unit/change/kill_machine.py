@@ -204,7 +204,7 @@ def _refuse_to_wait(seconds: float) -> None:
 
 def patch(machine: Machine) -> None:
     who.boot_clock_s = lambda: machine.clock
-    who.boot_id = lambda: machine.boot
+    who.this_boot = lambda: machine.boot
     who.is_gone = lambda leader: leader["number"] not in machine.controllers
     agent.pack = lambda: b"the agent"
     agent.start_guard = machine.start_guard
