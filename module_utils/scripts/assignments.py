@@ -192,6 +192,7 @@ class Assignments:
         array = before.array or form == "array"
         place = Place(name, start, end, start, -1, "command" if form == "array" else form)
         place.shown = False
+        place.value = value
         place.order = self.order
         exported = before.exported if before.exported or self.allexport is False else self.allexport
         self.state.put(name, Variable(value, True, exported, place, (), before.exporters, array, False, before.integer))

@@ -15,7 +15,8 @@ from typing import Callable
 from .assignments import ASSIGNMENT
 from .expansion import expand
 from .exports import IDENTIFIER, Exports
-from .launch import HELPERS, INSIDE, base_name, engine_words, environment_words, exec_words
+from .indirect import before_the_engine, is_wrapper, shell_of
+from .launch import HELPERS, INSIDE, base_name, engine_words, environment_words, exec_words, names_engine
 from .nodes import Simple, Word
 from .state import Variable, concatenated, static, unknown
 
@@ -29,6 +30,8 @@ _NO_ARITHMETIC = re.compile(r"\$\(\([^)]*(?:[\\';`.]|(?<!\[)@|(?<!\{)#)")
 _EXPANSION = re.compile(r"\$\w+|\$[@*]|\$\{[^}]*\}|\$\([^)]*\)|`[^`]*`")
 _MAY_VANISH = re.compile(r"(?:\$\w+|\$[@*]|\$\{[^}]*\}|`[^`]*`)*(?:\$\(.*\))?\Z", re.DOTALL)
 _WORDS = re.compile(r"[\w.:-]+")
+_IN_BRACKETS = re.compile(r"\$\[[^\]]*=|\$\{[!#]?\w+(?:\[[^\]]*=|:[ \t]*[^-=+?}][^}]*=)")
+_BY_REFERENCE = re.compile(r"\$\{!\w+:?=")
 _DECLARING = ("declare", "typeset", "local", "readonly")
 _TELLING = ("export", "declare", "typeset", "local", "readonly", "unset", "set", "eval")
 _FILLING = ("read", "mapfile", "readarray", "getopts", "let", "wait", "printf")
@@ -64,6 +67,8 @@ class Commands(Exports):
         if command.export is not None and self.plain_export(command, *command.export):
             self.state.last = command
             return
+        if command.redirects:
+            self.numbered(command.redirects)
         for word in (*command.assigns, *command.words, *command.redirects):
             raw = word.raw
             if "$" in raw or "`" in raw or "(" in raw:
@@ -71,6 +76,10 @@ class Commands(Exports):
                     self.defaults(word)
                 if "(" in raw or "`" in raw:
                     self.inside(word)
+                if "${!" in raw and _BY_REFERENCE.search(raw):
+                    self.by_reference(word)
+                if "=" in raw and _IN_BRACKETS.search(raw):
+                    self.arithmetic(raw, word.start)
         if not command.words:
             if command.assigns:
                 self._redirected(command)
@@ -93,6 +102,7 @@ class Commands(Exports):
             name = self.text_of(words[0])
             plain = False
         if name is None:
+            self.command_from(words)
             self._external(command, words)
             self.call_any()
             if _EXPANSION.sub("", words[0].raw).strip("'\"") in _TELLING:
@@ -237,6 +247,7 @@ class Commands(Exports):
                 )
 
     def arithmetic(self, source: str, start: int) -> None:
+        self.calculated(source, Word(start, start + len(source), source))
         for match in _ARITHMETIC.finditer(source):
             name = match.group(1) or match.group(2)
             self.fill(
@@ -261,7 +272,12 @@ class Commands(Exports):
                 "sourced",
                 f"What {source.split(' ')[0] or 'this file'} sets is not known: it is read only when the script runs.",
             )
+            redirects = [each.raw for each in self.command.redirects] if self.command else []
+            if "(" in source or redirects or "/dev/stdin" in source:
+                self.text_from(word, " ".join((source, *redirects)))
             return
+        if "$" in source:
+            self.text_from(word, source)
         self.finding(word.start, "eval", "What this eval does is only known when the script runs.")
         for name in dict.fromkeys(_WORDS.findall(source)):
             if self.is_function(name):
@@ -317,8 +333,13 @@ class Commands(Exports):
 
     def _external(self, command: Simple, words: list[Word]) -> None:
         guessed = self.guessing and base_name(words[0].raw) not in HELPERS
-        if guessed or engine_words([word.raw for word in words]):
+        if guessed or engine_words([word.raw for word in words]) or self._shell_starts(words):
             self._launch(command, words, False, False)
+
+    def _shell_starts(self, words: list[Word]) -> bool:
+        """Whether a shell is run here whose own commands start an engine."""
+        shell = shell_of(words) if is_wrapper(words[0].raw) else None
+        return shell is not None and shell.source is not None and names_engine(self.behind(shell.source.raw))
 
     def _launch(self, command: Simple, words: list[Word], is_exec: bool, clears: bool) -> None:
         """The engine's start: what stands in front of the command is for it alone."""
@@ -336,6 +357,12 @@ class Commands(Exports):
             self._environment(environment.assigns)
             if environment.unclear:
                 self.refuse(environment.unclear.start, "This word of 'env' is not understood.")
+        shell = shell_of(words)
+        before = before_the_engine(words, environment.assigns if environment else [])
+        if shell:
+            self.run_by_shell(shell, words[0])
+        elif before:
+            self.prefixed_from(before)
         for redirect in command.redirects:
             self._file_name(redirect)
         self.start(command, is_exec)

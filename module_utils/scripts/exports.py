@@ -7,8 +7,9 @@ from __future__ import annotations
 import re
 from typing import Callable, Optional
 
-from .assignments import ASSIGNMENT, Assignments
+from .assignments import ASSIGNMENT
 from .expansion import QUOTED, expand
+from .indirect import Indirect
 from .nodes import Simple, Word
 from .state import COMPUTED, Place, Value, Variable, concatenated, unknown
 
@@ -16,7 +17,7 @@ _EXPANDED = re.compile(r"[$`]")
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
-class Exports(Assignments):
+class Exports(Indirect):
     """The commands that decide what is exported."""
 
     def is_function(self, name: str) -> bool:
@@ -40,8 +41,8 @@ class Exports(Assignments):
 
     def export_words(self, words: list[Word], command: Simple) -> None:
         words, flags = self._options(words, "fnp")
-        if flags is None or "f" in flags or "p" in flags:
-            return
+        if flags is None or "f" in flags:
+            return  # with -p names are exported all the same
         if "?" in flags:
             self.refuse(command.start, "What this export does is only known when the script runs.")
             return
@@ -83,6 +84,8 @@ class Exports(Assignments):
             else:
                 values.append((False, expand(word.raw, self.state, assignment=False, braces=True)))
         for word, (assigns, value) in zip(words, values):
+            if "{" in word.raw and not assigns and self.braced(word, exported):
+                continue
             if assigns:
                 self.assign(word, form, exported, value)
             else:
@@ -99,6 +102,8 @@ class Exports(Assignments):
                 self.any_name(word, f"What else {word.raw} exports is only known at run time.", form, exported)
             self.quoted_assignment(word, concatenated([text[match.end() :], rest]), match, form, exported)
         elif not isinstance(whole, str):
+            if exported:
+                self.composed(word, whole)
             self.any_name(word, f"Which names {word.raw} exports is only known at run time.", form, exported)
         elif IDENTIFIER.match(text):
             if text in named:
@@ -173,7 +178,7 @@ class Exports(Assignments):
         if "?" in flags or "n" in flags.replace("+n", ""):
             self.refuse(words[0].start if words else start, f"This {command} is not understood.")
             return
-        if "f" in flags or "F" in flags or "p" in flags:
+        if "f" in flags or "F" in flags or ("p" in flags and command != "readonly"):
             return
         if command == "local" and self.frame() is None:
             self.finding(start, "not-understood", "'local' outside a function fails.")
@@ -233,6 +238,8 @@ class Exports(Assignments):
             return
         for word in words:
             name = self.text_of(word)
+            if name is None and "{" in word.raw and "n" not in flags and self.unset_many(word):
+                continue
             if name is None or "n" in flags:
                 self.any_name(word, f"Which name {word.raw} unsets is not known.", "unset")
             elif IDENTIFIER.match(name):

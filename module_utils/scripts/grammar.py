@@ -17,10 +17,16 @@ from .nodes import Command, Compound, Pipeline, Simple, Statement, Trouble, Word
 from .words import EASY_WORD, EASY_WORDS, word_end
 
 _OPENING = ("if", "while", "until", "for", "select", "case", "function", "coproc", "{", "[[")
+_CLOSING_LETTERS = "tefd}"  # then, else, elif, esac, fi, do, done
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^\]]*\])?\+?=")
 _NOT_EASY = ("if ", "for ", "while ", "case ", "{", "(", "[[", "until ", "function ")
 _PLAIN_EXPORT = re.compile(
     r"""([A-Za-z_][A-Za-z0-9_]*)=(?:([^\\'"$`~{}*?\[\]()<>!\x00-\x20]*)|'([^']*)'|"([^"\\$`]*)")\Z"""
+)
+# The most frequent line of all, with nothing behind it but a comment.
+_EXPORT_LINE = re.compile(
+    r"""export[ \t]+([A-Za-z_][A-Za-z0-9_]*)=(?:([^\\'"$`~{}*?\[\]()<>!|&;#\x00-\x20]*)|'([^']*)'|"([^"\\$`]*)")"""
+    r"(?=[ \t]*\n|[ \t]+#)"
 )
 _REDIRECT = re.compile(r"(?:[0-9]+|\{[A-Za-z_][A-Za-z0-9_]*\})?(<<<|<<-|<<|<>|<&|>>|>&|>\||<(?!\()|>(?!\())|(&>>|&>)")
 _QUOTING = re.compile(r"[\\'\"]")
@@ -60,7 +66,7 @@ class Grammar(Compounds):
                 return at
             if char == ";" and closer == ";;" and text[at + 1 : at + 2] in (";", "&"):
                 return at
-            if stops:
+            if stops and char in _CLOSING_LETTERS:
                 reserved = RESERVED.match(text, at)
                 if reserved and reserved.group() in stops:
                     return at
@@ -83,6 +89,12 @@ class Grammar(Compounds):
     def _quickly(self, at: int) -> Optional[Statement]:
         """The statement when it is one simple command of easy words, as most lines are; else None."""
         text = self.text
+        plain = _EXPORT_LINE.match(text, at)
+        if plain:
+            start, end = plain.start(1), plain.end()
+            simple = Simple(at, end, [], [Word(at, at + 6, "export"), Word(start, end, text[start:end])], [])
+            simple.export = (plain.group(1), plain.group(plain.lastindex or 2))
+            return _one(simple)
         line = EASY_WORDS.match(text, at)
         if line is None:
             return None
@@ -114,9 +126,7 @@ class Grammar(Compounds):
             export = _PLAIN_EXPORT.match(words[1].raw)
             if export:
                 simple.export = (export.group(1), export.group(export.lastindex or 2))
-        statement = Statement(at, end, [Pipeline([simple], False)], [])
-        statement.simple = simple
-        return statement
+        return _one(simple)
 
     def _statement(self, at: int) -> Statement:
         if not self.text.startswith(_NOT_EASY, at):
@@ -147,7 +157,7 @@ class Grammar(Compounds):
         text = self.text
         negated = False
         while True:
-            reserved = RESERVED.match(text, at)
+            reserved = RESERVED.match(text, at) if text.startswith(("!", "t"), at) else None
             if reserved is None or reserved.group() not in ("!", "time"):
                 break
             negated = True
@@ -290,6 +300,12 @@ class Grammar(Compounds):
             if end == at:
                 raise Trouble(start, "this array is not understood")
             at = end
+
+
+def _one(simple: Simple) -> Statement:
+    statement = Statement(simple.start, simple.end, [Pipeline([simple], False)], [])
+    statement.simple = simple
+    return statement
 
 
 def _unquoted(raw: str) -> str:

@@ -12,14 +12,20 @@ from typing import NamedTuple, Optional
 
 from .assignments import Assignments
 from .expansion import expand
-from .nodes import Word
-from .sources import Sources, given_in, in_braces, named_in
-from .state import Place, Variable, unknown
+from .launch import WRAPPERS, base_name, is_program
+from .nodes import Simple, Word
+from .sources import Sources, given_in, in_braces, named_in, words_in
+from .state import Place, Value, Variable, concatenated, unknown
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_BARE = re.compile(r"[A-Za-z_]\w*")
+_NUMBERED = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}(?![<>]&-)")
+_TARGET = re.compile(r"\$\{?[A-Za-z_0-9@*]\w*\}?[ \t]*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)[ \t]*\$")
 _SHELL = re.compile(r"(?:.*/)?(?:bash|sh|dash|zsh|ksh|ash)\Z")
 _BEGINNING = re.compile(r"""["']?\$\{!([A-Za-z_]\w*)[@*]\}["']?\Z""")
-_CHANGING = re.compile(r"\b(?:export|unset|declare|typeset|readonly|read|printf|let|eval|source|mapfile)\b|(?:^|\s)\.\s")
+_CHANGING = re.compile(
+    r"\b(?:export|unset|declare|typeset|readonly|read|printf|let|eval|source|mapfile)\b|(?:^|\s)\.\s"
+)
 _CLEARING = re.compile(r"\benv\b[^;&|\n]*?[ \t](?:-i|-|--ignore-environment)(?=\s|\Z|['\")])")
 _UNSETTING = re.compile(r"\benv\b[^;&|\n]*?[ \t](?:-u[ \t]*|--unset[= ])([A-Za-z_]\w*)")
 
@@ -29,6 +35,7 @@ class Shell(NamedTuple):
 
     source: Optional[Word]
     file: Optional[Word]
+    arguments: list[Word]
 
 
 def shell_of(words: list[Word]) -> Optional[Shell]:
@@ -42,8 +49,8 @@ def shell_of(words: list[Word]) -> Optional[Shell]:
             commands = commands or (rest[0].raw[:2] != "--" and "c" in rest[0].raw)
             rest = rest[2 if rest[0].raw in ("-o", "-O", "--rcfile", "--init-file") else 1 :]
         if commands:
-            return Shell(rest[0] if rest else None, None)
-        return Shell(None, rest[0] if rest else None)
+            return Shell(rest[0] if rest else None, None, rest[1:])
+        return Shell(None, rest[0] if rest else None, rest[1:])
     return None
 
 
@@ -100,12 +107,52 @@ class Indirect(Assignments):
                     self.state.put(name, before._replace(exported=exported))
         return True
 
+    def composed(self, word: Word, whole: Value) -> None:
+        """``for X in K L; do export "SGLANG_$X=4"``: the names that may come about, of those that are new."""
+        name = concatenated([part if isinstance(part, str) else "\0" for part in whole])
+        head, _, rest = name.partition("\0") if isinstance(name, str) else ("", "", "")
+        tail, given, _ = rest.partition("=")
+        if not given or "\0" in tail or not head + tail:
+            return
+        for part in words_in(self.behind(word.raw)):
+            name = head + part + tail
+            if _IDENTIFIER.match(name) and name not in self.state.variables:
+                self.blurred(name, word, True)
+
+    def by_reference(self, word: Word) -> None:
+        """``${!REF:=value}`` gives a value to the variable that REF names."""
+        text = self.behind(word.raw)
+        for name in list(self.state.variables):
+            if named_in(name, text[len(word.raw) :]):
+                self.blurred(name, word)
+
+    def numbered(self, redirects: list[Word]) -> None:
+        """``exec {NAME}>file``: bash puts the descriptor's number into the variable."""
+        for redirect in redirects:
+            match = _NUMBERED.match(redirect.raw)
+            if match:
+                value = unknown("descriptor", redirect.raw)
+                self.fill(match.group(1), redirect.start, redirect.end, value, "command")
+
+    def calculated(self, source: str, word: Word) -> None:
+        """Arithmetic reads the text of a variable as arithmetic again: ``V='K=4'; : $((V))``, also ``V=K; (($V = 4))``."""
+        names = [name for name in _BARE.findall(source) if not _is_number(self.state.get(name).value)]
+        if not names:
+            return
+        text = self.behind(source, bare=True)[len(source) :]
+        given = [name for name in given_in(text) if name in self.state.variables]
+        if _TARGET.search(source):
+            given += [name for name in self.state.variables if named_in(name, text)]
+        for name in dict.fromkeys(given):
+            self.blurred(name, word)
+
     # -- commands that come from elsewhere
 
     def command_from(self, words: list[Word]) -> None:
         """A command whose name is not known: ``$CMD`` may be an ``export`` or ``unset``."""
-        text = self.behind(" ".join(word.raw for word in words))
-        if not _CHANGING.search(text):
+        source = " ".join(word.raw for word in words)
+        text = self.behind(source)
+        if not _CHANGING.search(text[len(source) :]):
             return
         for name in dict.fromkeys((*self.state.variables, *given_in(text))):
             if named_in(name, text):
@@ -122,13 +169,30 @@ class Indirect(Assignments):
         for name in dict.fromkeys((*given_in(text), *_UNSETTING.findall(text))):
             self.blurred(name, words[0], True)
 
+    def text_from(self, word: Word, source: str) -> None:
+        """Commands that are read from a text of the script: ``. <(echo A=1)``, ``eval "$CMD"``, ``bash <<< ...``."""
+        text = self.behind(source)
+        names = dict.fromkeys(given_in(text))
+        if _CHANGING.search(text):
+            names.update(dict.fromkeys(name for name in self.state.variables if named_in(name, text)))
+        for name in names:
+            self.blurred(name, word, True)
+
+    def around(self) -> list[Word]:
+        """All words of the statement on the way."""
+        statement = self.statement
+        commands = [each for pipe in statement.pipelines for each in pipe.commands] if statement else []
+        simple = [each for each in commands if isinstance(each, Simple)]
+        return [word for each in simple for word in (*each.words, *each.redirects)]
+
     def run_by_shell(self, shell: Shell, word: Word) -> None:
         """What a shell in front of the engine does to the variables: ``exec bash -c 'export A=1; exec python3 ...'``."""
         source = shell.source
         if source is None:
             file = shell.file.raw if shell.file else "its input"
             self.finding(word.start, "sourced", f"What {file} exports is not known: it is read only when it runs.")
-            self.prefixed_from([word])
+            if shell.file is None:
+                self.text_from(word, " ".join(each.raw for each in self.around()) + " /dev/stdin")
             return
         whole = expand(source.raw, self.state, assignment=True)
         text = whole if isinstance(whole, str) else "".join(p if isinstance(p, str) else "$__" for p in whole)
@@ -136,8 +200,27 @@ class Indirect(Assignments):
             self.blurred(name, source, not gone)
         if not isinstance(whole, str):
             self.command_from([source])
-            self.prefixed_from([source])
+        self.prefixed_from([*([] if isinstance(whole, str) else [source]), *shell.arguments])
 
     def inner(self, text: str, word: Word) -> dict[str, bool]:
         """The names that the commands of a text change, and whether they only take them away."""
         raise NotImplementedError
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, str) and value.strip().isdigit()
+
+
+def is_wrapper(raw: str) -> bool:
+    """Whether a command's first word is a shell, or may run one."""
+    return _SHELL.match(raw) is not None or base_name(raw) in WRAPPERS
+
+
+def before_the_engine(words: list[Word], known: list[Word]) -> list[Word]:
+    """The words in front of the engine's program that may give it variables, without those that are understood."""
+    found: list[Word] = []
+    for word in words:
+        if is_program(word.raw) or word.raw == "-m":
+            return [each for each in found if each not in known]
+        found.append(word)
+    return [each for each in found if "$" in each.raw or "`" in each.raw]

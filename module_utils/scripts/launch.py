@@ -16,8 +16,11 @@ _ENGINE = re.compile(
 )
 _INTERPRETER = re.compile(r"(?:.*/)?(?:python[0-9.]*|torchrun|uv|uvx|sglang-router|sgl-router|sgl-model-gateway)\Z")
 _SERVING = re.compile(r"(?:.*/)?(?:sglang|vllm)\Z")
-_WRAPPER_NAMES = "numactl taskset nohup env setsid nice ionice chrt stdbuf time timeout sudo exec mpirun srun"
-_WRAPPERS = _WRAPPER_NAMES.split()
+_WRAPPER_NAMES = (
+    "numactl taskset nohup env setsid nice ionice chrt stdbuf time timeout sudo exec mpirun srun setpriv doas prlimit "
+    "unshare nsenter chroot systemd-run xargs find"
+)
+WRAPPERS = frozenset(_WRAPPER_NAMES.split())
 _QUOTES = re.compile(r"\\\n|[\\'\"]")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _ENV_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
@@ -54,6 +57,17 @@ def base_name(raw: str) -> str:
     return bare(raw).rsplit("/", 1)[-1]
 
 
+def is_program(raw: str) -> bool:
+    """Whether a word is the program of an engine, or the interpreter of one."""
+    name = base_name(raw)
+    return _INTERPRETER.match(name) is not None or _SERVING.match(name) is not None
+
+
+def names_engine(text: str) -> bool:
+    """Whether a text names an engine at all."""
+    return _ENGINE.search(text) is not None
+
+
 def engine_words(raws: list[str]) -> bool:
     """Whether a command's words start an engine or a router (not: mention one)."""
     first = base_name(raws[0])
@@ -61,7 +75,7 @@ def engine_words(raws: list[str]) -> bool:
         if len(raws) > 1 and engine_words(raws[1:]):
             return True
         return "-m" in raws[1:3] and any(_ENGINE.search(bare(argument)) for argument in raws[2:8])
-    if not (first in _WRAPPERS or _INTERPRETER.match(first) or _SERVING.match(first)):
+    if not (first in WRAPPERS or _INTERPRETER.match(first) or _SERVING.match(first)):
         return False
     for index, raw in enumerate(raws):
         word = bare(raw)
@@ -95,7 +109,7 @@ def environment_words(words: list[Word]) -> Optional[Environment]:
         name = base_name(words[index].raw)
         if name == "env":
             break
-        if _INTERPRETER.match(name) or _SERVING.match(name) or (index == 0 and name not in _WRAPPERS):
+        if _INTERPRETER.match(name) or _SERVING.match(name) or (index == 0 and name not in WRAPPERS):
             return None
         index += 1
     if index >= len(words):

@@ -12,6 +12,7 @@ from .nodes import Comment, Trouble
 _BLANKS = re.compile(r"(?:[ \t]+|\\\n)*")
 _BLANK = (" ", "\t", "\\")
 _SETTING = re.compile(r"\$\{[A-Za-z_]\w*:?=|\$\(\([^)]*(?:\+\+|--|[^=!<>]=[^=])")
+_BETWEEN = ("\n", " ", "\t", "#", "\\", "")
 _SPACES = re.compile(r"(?:[ \t\n]+|\\\n)*")
 _DEEPEST = 50
 
@@ -73,14 +74,18 @@ class Layout:
     def _comment(self, at: int) -> int:
         end = self.text.find("\n", at)
         end = self.size if end < 0 else end
-        line_start = self.text.rfind("\n", 0, at) + 1
-        alone = not self.text[line_start:at].strip(" \t")
+        alone = at == 0 or self.text[at - 1] == "\n"
+        if not alone:
+            line_start = self.text.rfind("\n", 0, at) + 1
+            alone = not self.text[line_start:at].strip(" \t")
         self.comments.append(Comment(at, end, alone, self.depth))
         return end
 
     def space(self, at: int) -> int:
         """Behind blanks, line ends and comments."""
         text = self.text
+        if text[at : at + 1] not in _BETWEEN:
+            return at
         while True:
             spaces = (_BLANKS if self.pending else _SPACES).match(text, at)
             if spaces:

@@ -187,7 +187,10 @@ def is_alone(command: Simple, place: Place) -> bool:
         return len(command.assigns) == 1
     if command.assigns or place.form in ("prefix", "env"):
         return False
-    arguments = [word for word in command.words[1:] if word.raw[:1] not in ("-", "+")]
+    words = command.words
+    while len(words) > 1 and words[0].raw in ("builtin", "command", "-p", "--"):
+        words = words[1:]
+    arguments = [word for word in words[1:] if word.raw[:1] not in ("-", "+")]
     return [word.start for word in arguments] == [place.start]
 
 

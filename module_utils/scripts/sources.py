@@ -110,6 +110,11 @@ def given_in(text: str) -> list[str]:
     return list(dict.fromkeys((*_GIVEN.findall(text), *_TOLD.findall(text))))
 
 
+def words_in(text: str) -> list[str]:
+    """Everything in a text that may be a name or a part of one, once each."""
+    return list(dict.fromkeys(re.findall(r"\w+", text)))
+
+
 def named_in(name: str, text: str) -> bool:
     """Whether a text names a variable, other than to use its value."""
     if re.search(rf"(?<![\w$])(?<!\$\{{){name}(?!\w)|\{{{name}:?=", text):

@@ -145,12 +145,13 @@ class State:
     def mark(self) -> int:
         return len(self._log)
 
-    def switched(self, mark: int) -> bool:
-        """Whether something other than a value has changed since the mark."""
+    def switched(self, mark: int, arrays: bool) -> bool:
+        """Whether something other than a value has changed since the mark; ``arrays``: that a name became one counts."""
+        first = 6 if arrays else 7
         for name, before in self._log[mark:]:
             then = before if before is not None else Variable("", None, name in INHERITED)
             now = self.get(name)
-            if (then.exported, then[6:]) != (now.exported, now[6:]):
+            if (then.exported, then[first:]) != (now.exported, now[first:]):
                 return True
         return False
 
@@ -188,25 +189,25 @@ class State:
 
 def joined(before: Variable, ways: list[Variable]) -> Variable:
     first = ways[0]
-    if all(way == first for way in ways[1:]):
+    if ways.count(first) == len(ways):
         if first.origin is before.origin:
             return first
         return first._replace(origin=None, maybe=_places(before, ways)) if first.origin else first
     values = [way.value for way in ways]
-    same = all(value == values[0] for value in values[1:])
+    same = values.count(values[0]) == len(values)
     sets = {way.set for way in ways}
     exported = {way.exported for way in ways}
-    kept = any(way.origin is before.origin for way in ways)
+    kept = True in [way.origin is before.origin for way in ways]
     return Variable(
         value=values[0] if same else unknown("join", *values),
         set=sets.pop() if len(sets) == 1 else None,
         exported=exported.pop() if len(exported) == 1 else None,
         origin=before.origin if kept else None,
         maybe=_places(before, ways),
-        exporters=tuple(dict.fromkeys(place for way in ways for place in way.exporters)),
-        array=any(way.array for way in ways),
+        exporters=tuple(dict.fromkeys([place for way in ways for place in way.exporters])),
+        array=True in [way.array for way in ways],
         readonly=first.readonly if len({way.readonly for way in ways}) == 1 else None,
-        integer=any(way.integer for way in ways),
+        integer=True in [way.integer for way in ways],
     )
 
 

@@ -14,7 +14,9 @@ from typing import Callable, NamedTuple, Optional
 
 from .commands import Commands
 from .ending import may_be_left, tests_of, told_by, what_ends
-from .nodes import Command, Compound, Pipeline, Simple, Statement
+from .grammar import Grammar
+from .nodes import Command, Compound, Pipeline, Simple, Statement, Word
+from .sources import Sources
 from .state import Variable, joined, unknown
 
 # A script of any honest size needs far fewer; the bound is against functions that call each other.
@@ -38,8 +40,11 @@ class Start(NamedTuple):
 
 
 class Walk(Commands):
-    def __init__(self, guessing: bool = False) -> None:
+    def __init__(self, guessing: bool = False, text: str = "") -> None:
         super().__init__()
+        self.text = text
+        self.program: list[Statement] = []
+        self.sources: Optional[Sources] = None
         self.guessing = guessing
         # the definitions that a call may find, and whether there may be none
         self.functions: dict[str, tuple[tuple[Compound, ...], bool]] = {}
@@ -58,6 +63,7 @@ class Walk(Commands):
     # -- statements
 
     def top(self, statements: list[Statement]) -> None:
+        self.program = statements
         for statement in statements:
             self.outer = (statement.start, statement.end)
             self._statement(statement)
@@ -129,6 +135,10 @@ class Walk(Commands):
             self.statement = statement
             self.branches([partial(self._pipeline, pipeline)], covered=False, guard=guard)
 
+    def _tag(self, guard: str) -> int:
+        told = told_by(guard, self.functions)
+        return hash((told, self.state.mentioned(told)))
+
     def _ends_by(self, *guards: str) -> None:
         for guard in guards:
             ends = what_ends(told_by(guard, self.functions), self.state)
@@ -162,9 +172,7 @@ class Walk(Commands):
         after: list[tuple[Optional[bool], bool]] = [] if covered else [switches]
         left = self.left
         self.conditional += 1
-        told = told_by(guard, self.functions)
-        tag = hash((told, self.state.mentioned(told)))
-        exits, ends = self.exits, what_ends(told, self.state)
+        exits, last = self.exits, self.state.last
         hidden = self._hidden()
         found: dict[str, Variable] = dict(hidden)
         for way in ways:
@@ -183,8 +191,12 @@ class Walk(Commands):
             self.allexport, self.nounset = switches
         self.conditional -= 1
         self.left = left
-        if ends and self.exits > exits and not self.dead:
-            self.asked.append((ends, self.statement.start if self.statement else 0))
+        # all ways are undone here: the condition is told by what it found
+        before, self.state.last = self.state.last, last
+        if self.exits > exits and not self.dead:
+            self._ends_by(guard)
+        tag = self._tag(guard) if any(outcomes) else 0
+        self.state.last = before
         self._hide(found)
         self.perhaps.update((len(self.frames), name) for name in found if name not in hidden)
         if not outcomes:
@@ -202,6 +214,8 @@ class Walk(Commands):
         if isinstance(command, Simple):
             self.simple(command)
             return
+        if command.redirects:
+            self.numbered(command.redirects)
         source = command.head
         if "=" in source and "$" in source:
             self.hidden_defaults(command.head, command.start)
@@ -280,11 +294,13 @@ class Walk(Commands):
         def rounds() -> None:
             # a second round sees what the first has switched on; values are unknown in both
             switches = (self.allexport, self.nounset, self.defined)
-            mark = self.state.mark()
+            mark, starts = self.state.mark(), len(self.starts)
             once()
             if self.ended or self.loops >= _DEEPEST_LOOPS:
                 return
-            if switches != (self.allexport, self.nounset, self.defined) or self.state.switched(mark):
+            if switches != (self.allexport, self.nounset, self.defined) or self.state.switched(
+                mark, len(self.starts) > starts
+            ):
                 once()
 
         if self.loops >= _DEEPEST_LOOPS:
@@ -369,6 +385,39 @@ class Walk(Commands):
         for name in list(self.functions):
             if not any(frame[0] == name for frame in self.frames):
                 self.branches([partial(self._call_quietly, name)], covered=False, guard="")
+
+    # -- other texts
+
+    def all_sources(self) -> Sources:
+        if self.sources is None:
+            self.sources = Sources(self.program, self.text)
+        return self.sources
+
+    def inner(self, text: str, word: Word) -> dict[str, bool]:
+        outside = {name: each for name, each in self.state.variables.items() if each.exported is not False}
+        for guessing in (False, True):
+            grammar = Grammar(text)
+            walk = Walk(guessing, text)
+            walk.state.variables = dict(outside)
+            walk.top(grammar.program())
+            if walk.starts:
+                break
+        if grammar.trouble or walk.refusal or any(code == "cleared" for _, code, _ in walk.findings):
+            self.refuse(word.start, "What the shell that is run here does is not understood.")
+        for _, code, sentence in walk.findings:
+            if code in ("sourced", "eval", "unknown-names"):
+                self.finding(word.start, code, sentence)
+        if walk.unclear:
+            self.any_name(word, "Which names the shell that is run here changes is only known at run time.")
+        after = walk.final.variables if walk.final else walk.end_state
+        pictures = [after] if walk.final else [start.variables for start in walk.starts] or [after]
+        changed: dict[str, bool] = {}
+        for picture in pictures:
+            for name, now in picture.items():
+                before = self.state.get(name)
+                if now[:3] != before[:3] and (now.exported is not False or before.exported is not False):
+                    changed[name] = changed.get(name, True) and now.set is False
+        return changed
 
     # -- starts
 
