@@ -20,6 +20,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.asked import (
 )
 from ansible_collections.pdops.sglang.plugins.module_utils.change.record import new_change_id
 from ansible_collections.pdops.sglang.plugins.module_utils.deployment import instance_from_dict
+from ansible_collections.pdops.sglang.plugins.module_utils.expected import cost_lines
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.plan_text import plan_lines
 from ansible_collections.pdops.sglang.plugins.module_utils.planning import decide
@@ -44,6 +45,8 @@ class ActionModule(ActionBase):
                 "asked": {"type": "dict", "default": {}},
                 "infos": {"type": "list", "elements": "dict"},
                 "take_over": {"type": "str"},
+                "step_budget_s": {"type": "float", "default": 60.0},
+                "slack_s": {"type": "float", "default": 15.0},
             }
         )
         try:
@@ -60,6 +63,7 @@ class ActionModule(ActionBase):
         except PdopsError as error:
             return {**result, "failed": True, "msg": str(error), **error.details}
         lines = plan_lines(plan, instances)
+        lines += cost_lines(plan, instances, given["infos"], given["step_budget_s"], given["slack_s"])
         for line in lines:
             display.display(f"  [{given['deployment']}] {line}", color="cyan")
         result.update(

@@ -88,6 +88,10 @@ open_change:
   description: The change that is open on this machine for these instances.
   returned: success
   type: dict
+timings:
+  description: How long former changes and rollbacks of these instances took.
+  returned: success
+  type: list
 undo:
   description: The confirmed change that V(rollback) puts back.
   returned: success

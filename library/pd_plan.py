@@ -51,6 +51,14 @@ options:
   take_over:
     description: Id of an open change that this run takes over.
     type: str
+  step_budget_s:
+    description: Seconds for a step that loads nothing, for the plan's worst case.
+    type: float
+    default: 60
+  slack_s:
+    description: Seconds that the guard waits beyond a step's time, for the plan's worst case.
+    type: float
+    default: 15
 """
 
 EXAMPLES = r"""

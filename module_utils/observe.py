@@ -16,6 +16,7 @@ from .asked import Asked
 from .change import record as rules
 from .change.book import Book
 from .change.survey import change_seen
+from .change.timings import timings
 from .change.undoing import edit_back, undo_of
 from .deployment import Instance
 from .gates.effective import observe_knobs
@@ -351,6 +352,7 @@ def observe(instances: list[Instance], asked: Asked, state_dir: str) -> dict[str
     return {
         "instances": reports,
         "open_change": change_seen(book, open_change, None) if open_change else None,
+        "timings": timings(item for item in book.all() if rules.overlaps(item, specs)),
         "undo": {**rules.summary_of(undo), "verb": undo["verb"]} if undo else None,
         "unreported": [rules.summary_of(item) for item in book.newest_unreported(specs)],
     }

@@ -121,15 +121,16 @@ def _apply(book: Book, params: Params) -> dict[str, Any]:
     applied = []
     diffs = []
     for edit in params["edits"]:
-        now = sha256_of(read_regular(edit["path"], MOST_BYTES))
-        if now == edit["sha256_after"]:
-            continue  # re-entered after a cut connection: this one is done
-        plan = plan_edit(request_of(edit, record), book.store)
-        if plan.sha256_after != edit["sha256_after"]:
-            raise PdopsError(
-                f"{edit['path']}: the edit would not give what the plan showed; nothing of it was written, run again."
-            )
+        # Under one lock from the look to the effect: the same verb may run twice at once, when a connection was cut.
         with book.store.lock(f"apply {record['id']}"):
+            now = sha256_of(read_regular(edit["path"], MOST_BYTES))
+            if now == edit["sha256_after"]:
+                continue  # re-entered after a cut connection: this one is done
+            plan = plan_edit(request_of(edit, record), book.store)
+            if plan.sha256_after != edit["sha256_after"]:
+                raise PdopsError(
+                    f"{edit['path']}: the edit would not give what the plan showed; nothing of it was written, run again."
+                )
             # Once more, right before the effect: a guard whose lease ran out in between has the word.
             live = rules.require_open(book.load(record["id"]), "apply")
             if rules.lease_left_s(live) <= 0:

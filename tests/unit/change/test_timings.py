@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""What a plan expects, by the records of former changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.pdops.sglang.plugins.module_utils.change.timings import NEWEST, timings
+from ansible_collections.pdops.sglang.plugins.module_utils.deployment import Instance
+from ansible_collections.pdops.sglang.plugins.module_utils.expected import cost_lines
+from ansible_collections.pdops.sglang.plugins.module_utils.plan import Plan
+
+ROLES = ("prefill", "decode", "router")
+INSTANCES = [
+    Instance(role, role, role, f"/{role}.sh", f"http://127.0.0.1:{n + 1}", "m", load_timeout_s=900.0 - n)
+    for n, role in enumerate(ROLES)
+]
+
+
+def at(second: int) -> str:
+    return f"2026-11-29T10:{second // 60:02}:{second % 60:02}Z"
+
+
+def change(number: int, ended: int, state: str = "confirmed", touched: tuple[str, ...] = ROLES) -> dict[str, Any]:
+    steps = [("apply", "", 2), ("stop", "router", 10), ("stop", "decode", 12), ("start", "decode", 20)]
+    if state == "rolled-back":
+        steps += [("files", "", 100), ("stop", "router", 101)]
+    return {
+        "id": f"change-{number}",
+        "state": state,
+        "touched": list(touched),
+        "steps": [{"step": step, "instance": name, "said": "", "at": at(second)} for step, name, second in steps],
+        "ended": at(ended),
+    }
+
+
+def lines(records: list[dict[str, Any]], restart: tuple[str, ...] = ROLES) -> str:
+    infos = [{"instances": {role: {} for role in ROLES}, "timings": timings(records)}]
+    return "\n".join(cost_lines(Plan("lab", "set", "s", restart=restart), INSTANCES, infos, 60.0, 15.0))
+
+
+def test_an_outage_is_from_the_first_stop_to_the_end_and_a_rollback_from_its_begin() -> None:
+    rows = timings([change(1, 40), change(2, 130, "rolled-back"), change(3, 55)])
+    assert [(row["change"], row["kind"], row["seconds"]) for row in rows] == [
+        ("change-3", "outage", 45.0),
+        ("change-2", "rollback", 30.0),
+        ("change-1", "outage", 30.0),
+    ]
+    assert "expected outage: 30 to 45 s, as in the last 2 changes" in lines([change(1, 40), change(3, 55)])
+
+
+def test_only_what_ended_well_and_restarted_something_counts_and_only_the_newest() -> None:
+    assert timings([change(1, 40, touched=()), change(2, 40, "superseded"), change(3, 40, "rollback-failed")]) == []
+    assert timings([{**change(1, 40), "ended": "?"}, change(2, 5)]) == []
+    assert len(timings([change(number, 40) for number in range(9)])) == NEWEST
+
+
+def test_a_restart_of_something_else_says_nothing() -> None:
+    told = lines([change(1, 40, touched=("router",))])
+    assert "expected outage: not known" in told and "at most 2697 s of loading" in told
+    assert "expected outage: 30 s, as in the last change" in lines([change(1, 40, touched=("router",))], ("router",))
+
+
+def test_the_worst_case_is_the_longest_lease_and_the_way_back() -> None:
+    assert "at most 975 s until its lease is over (in a load; else 75 s)" in lines([])
+    assert "loads all again, at most 2697 s" in lines([])
+    assert "which took 30 s here" in lines([change(2, 130, "rolled-back")])
+    assert lines([], restart=()) == ""
