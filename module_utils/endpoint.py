@@ -20,7 +20,9 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Tuple, Union
 from urllib.parse import urlsplit
 
+from . import foreign_json
 from .pdops_error import PdopsError
+from .plain_text import one_line
 
 MAX_BYTES = 4 * 1024 * 1024
 
@@ -36,15 +38,14 @@ class Answer:
     seconds: float
 
     def text(self, limit: int = 300) -> str:
-        """The body for a message: one line, at most limit characters."""
-        text = " ".join(self.body[: limit * 4].decode("utf-8", "replace").split())
-        return text if len(text) <= limit else text[: limit - 1] + "…"
+        """The body for a message: one line, at most limit characters, nothing that a terminal acts on."""
+        return one_line(self.body[: limit * 4].decode("utf-8", "replace"), limit)
 
     def data(self) -> Any:
         """The body as JSON; ValueError when it is none (or was cut)."""
         if self.truncated:
             raise ValueError("the answer is too long")
-        return json.loads(self.body)
+        return foreign_json.loads(self.body)
 
 
 @dataclass(frozen=True)

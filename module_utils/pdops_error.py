@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .plain_text import plain
+
 
 class PdopsError(Exception):
     """Expected trouble, told in one sentence: what, where, what to do.
@@ -15,5 +17,6 @@ class PdopsError(Exception):
     """
 
     def __init__(self, sentence: str, **details: Any) -> None:
-        super().__init__(sentence)
+        # Words of services and files are in it, and it goes to the operator's terminal.
+        super().__init__(plain(sentence))
         self.details: dict[str, Any] = details

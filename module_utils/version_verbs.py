@@ -5,21 +5,25 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from .change.book import Book
 from .change.needs import contents_needed, refuse_held
+from .change.verify_records import verify_records
 from .knob_edit import EditRequest, edit, masked_diff
 from .pdops_error import PdopsError
 from .store.atomic import sha256_of
 from .store.importing import import_backups, plan_import
 from .store.pruning import PruneRequest, plan_prune, prune
-from .store.sources import from_anywhere
+from .store.sources import Source, from_anywhere
 from .store.store import Store, Version
 from .store.verify import verify
 from .version_diff import difference, shown_source
 from .version_listing import list_versions
+
+_RESTORED = re.compile(r"restored (?:version [0-9a-f]{12} \(|backup )")
 
 Params = Mapping[str, Any]
 Answer = tuple[dict[str, Any], list[str]]
@@ -94,7 +98,7 @@ def _restore(store: Store, params: Params, check_mode: bool) -> Answer:
         from_backup=source.name if source.kind == "backup" else None,
         expect_only=False,
         expect_sha256=params["expect_sha256"],
-        label=params["label"] or f"restored {source.told}"[:120],
+        label=params["label"] or _restored_label(source),
         actor=params["actor"],
         change_id=params["change_id"],
     )
@@ -109,6 +113,11 @@ def _restore(store: Store, params: Params, check_mode: bool) -> Answer:
         "diff": masked_diff(done.plan),
     }
     return result, [*done.plan.warnings, *done.warnings]
+
+
+def _restored_label(source: Source) -> str:
+    """What was restored, by the name that this content first came with: labels of restores of restores do not nest."""
+    return source.label if _RESTORED.match(source.label) else f"restored {source.told}"[:120]
 
 
 def _prune(store: Store, params: Params, check_mode: bool) -> Answer:
@@ -129,7 +138,10 @@ def _prune(store: Store, params: Params, check_mode: bool) -> Answer:
 
 
 def _verify(store: Store, params: Params, check_mode: bool) -> Answer:
-    findings = [{"kind": item.kind, "path": item.path, "said": item.sentence} for item in verify(store)]
+    findings = [
+        {"kind": item.kind, "path": item.path, "said": item.sentence}
+        for item in (*verify(store), *verify_records(store))
+    ]
     if not os.path.isdir(store.state_dir):
         # A mistyped folder must not look whole for ever.
         said = f"there is no store at {store.state_dir}; correct state_dir, or nothing was changed by pdops on this machine yet"

@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass
 from typing import List, Optional, Protocol, Sequence, Tuple
 
 from ..pdops_error import PdopsError
+from ..plain_text import plain
 from ..processes import ProcessId, is_alive, kill_all
 
 POLL_S = 0.05
@@ -88,9 +88,6 @@ class ServiceManager(Protocol):
         """Processes that belong to the unit although its main process is gone."""
 
 
-# CSI sequences (colors) and OSC sequences (titles, links): sglang-router writes colors to a file too.
-_ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 LONGEST_LINE = 400
 
 
@@ -98,7 +95,7 @@ def tidy_lines(text: str, lines: int) -> List[str]:
     """The last lines of a log for people: no colors, no control characters, no endless lines, no blank ones."""
     tidy = []
     for line in text.replace("\r", "\n").split("\n"):
-        line = _CONTROLS.sub("", _ESCAPES.sub("", line)).rstrip()
+        line = plain(line).rstrip()  # sglang-router writes colors to a file too
         if line:
             tidy.append(line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + "…")
     return tidy[-lines:] if lines > 0 else []

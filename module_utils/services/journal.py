@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+from .. import foreign_json
 from .base import tidy_lines
 
 #: Of sd-messages.h: "Main process exited, code=..., status=..."
@@ -64,7 +64,7 @@ class Journal:
         found = []
         for line in text.decode("utf-8", "replace").splitlines():
             try:
-                entry = json.loads(line)
+                entry = foreign_json.loads(line)
             except ValueError:
                 continue
             if isinstance(entry, dict):

@@ -122,6 +122,27 @@ def write_private(path: str, content: bytes, mode: int = 0o600) -> None:
         raise PdopsError(f"{path} could not be written: {why(error)}.") from None
 
 
+def _require_regular(descriptor: int, path: str) -> None:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file", path)
+
+
+def read_own(path: str) -> bytes:
+    """The content of a file of our own below the state folder.
+
+    Raises OSError, also for what is no regular file: a FIFO there would hold every verb for ever, with the lock in its hands.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "it is a symlink", path) from None
+        raise
+    with open(descriptor, "rb") as source:
+        _require_regular(descriptor, path)
+        return source.read()
+
+
 def append_line(path: str, line: bytes) -> int:
     """Append one line durably, and return the size in bytes that the file had before.
 
@@ -131,8 +152,10 @@ def append_line(path: str, line: bytes) -> int:
     try:
         with _size_limit_as_error():
             new = not os.path.exists(path)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+            descriptor = os.open(path, flags, 0o600)
             try:
+                _require_regular(descriptor, path)
                 size = os.fstat(descriptor).st_size
                 torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
                 try:
@@ -153,8 +176,9 @@ def append_line(path: str, line: bytes) -> int:
 def cut_to(path: str, size: int) -> None:
     """Take back what :func:`append_line` appended; needs no space."""
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
+            _require_regular(descriptor, path)
             os.ftruncate(descriptor, size)
             os.fsync(descriptor)
         finally:

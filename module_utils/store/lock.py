@@ -8,10 +8,12 @@ import errno
 import fcntl
 import json
 import os
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from .. import foreign_json
 from ..pdops_error import PdopsError
 from .atomic import why, write_all
 
@@ -23,10 +25,12 @@ def locked(path: str, purpose: str, wait_s: float) -> Iterator[None]:
     The kernel frees it when the holder dies. A refusal says who holds it, for what and since when.
     """
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     except OSError as error:
         raise PdopsError(f"the lock {path} cannot be opened: {why(error)}.") from None
     try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise PdopsError(f"the lock {path} is no regular file; move it away, then run again.")
         deadline = time.monotonic() + wait_s
         while True:
             try:
@@ -57,7 +61,7 @@ def locked(path: str, purpose: str, wait_s: float) -> Iterator[None]:
 def _holder(descriptor: int) -> str:
     """Who wrote the note in the lock file; a note of a process that is gone was left by a former holder."""
     try:
-        note = json.loads(os.pread(descriptor, 4096, 0))
+        note = foreign_json.loads(os.pread(descriptor, 4096, 0))
         told = f"process {note['pid']} ({note['purpose']}, since {note['since']})"
         os.kill(int(note["pid"]), 0)
     except PermissionError:

@@ -24,7 +24,7 @@ from typing import Any, Optional
 from .. import knobs
 from ..pdops_error import PdopsError
 from . import state_folder
-from .atomic import append_line, cut_to, read_regular, sha256_of, write_private
+from .atomic import append_line, cut_to, read_own, read_regular, sha256_of, write_private
 from .backups import MOST_BYTES
 from .lock import locked
 from .versions import Version, check_label, found, line_of, rows_of, version_of
@@ -108,9 +108,8 @@ class Store:
         digest = sha256_of(content)
         path = self.object_path(digest)
         try:
-            with open(path, "rb") as there:
-                if there.read() == content:
-                    return digest
+            if read_own(path) == content:
+                return digest
         except OSError:
             pass
         self.write_state(path, content)
@@ -122,8 +121,7 @@ class Store:
             raise PdopsError(f"{sha256!r} is no sha256; see the versions of the file.")
         path = self.object_path(sha256)
         try:
-            with open(path, "rb") as source:
-                content = source.read()
+            content = read_own(path)
         except OSError as error:
             raise PdopsError(
                 f"the stored version {sha256[:12]} cannot be read ({error.strerror}, {path}); take another version or a backup."

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ..pdops_error import PdopsError
 from . import state_folder
-from .atomic import find_leftovers, sha256_of
+from .atomic import find_leftovers, read_own, sha256_of
 from .objects import begun_to_go, named_contents, stored_objects
 from .store import Store
 from .versions import rows_of, version_of
@@ -40,16 +40,15 @@ def verify(store: Store) -> list[Problem]:
     except PdopsError as error:
         problems = [Problem("open", store.state_dir, str(error))]
     if os.path.isdir(store.state_dir):
-        try:
-            for look in (_modes, _top, _objects, _unnamed, _indexes):
+        # What one look cannot read must not hide what the others find.
+        for look in (_modes, _top, _objects, _unnamed, _indexes, _journal, _agents):
+            try:
                 problems += look(store)
-            problems += _lines(store.journal_path)
-        except OSError as error:
-            problems.append(
-                Problem("unreadable", str(error.filename), f"{error.filename} cannot be read ({error.strerror}).")
-            )
-        except PdopsError as error:
-            problems.append(Problem("unreadable", store.state_dir, str(error)))
+            except OSError as error:
+                sentence = f"{error.filename} cannot be read ({error.strerror})."
+                problems.append(Problem("unreadable", str(error.filename), sentence))
+            except PdopsError as error:
+                problems.append(Problem("unreadable", store.state_dir, str(error)))
     return sorted(dict.fromkeys(problems), key=lambda item: (item.path, item.sentence))
 
 
@@ -78,6 +77,8 @@ def _top(store: Store) -> Iterator[Problem]:
         path = os.path.join(store.state_dir, name)
         if re.fullmatch(r"\.probe-\d+", name):
             yield Problem("leftover", path, f"{path} was left by a check that a crash cut short; remove it.")
+        elif name in ("lock", "journal.jsonl") and os.path.isdir(path):
+            yield Problem("foreign", path, f"{path} is a folder where a file of pdops belongs; move it away.")
         elif name not in _OWN and path not in find_leftovers(store.state_dir):
             yield _foreign(path)
 
@@ -92,13 +93,12 @@ def _objects(store: Store) -> Iterator[Problem]:
         if not re.fullmatch("[0-9a-f]{64}", name) or not os.path.isfile(path):
             yield _foreign(path)
             continue
-        with open(path, "rb") as source:
-            if sha256_of(source.read()) != name:
-                yield Problem(
-                    "damaged",
-                    path,
-                    f"{path} is not the content that its name says; the next edit to that content heals it.",
-                )
+        if sha256_of(read_own(path)) != name:
+            yield Problem(
+                "damaged",
+                path,
+                f"{path} is not the content that its name says; the next edit to that content heals it.",
+            )
 
 
 def _unnamed(store: Store) -> Iterator[Problem]:
@@ -160,6 +160,26 @@ def _indexes(store: Store) -> Iterator[Problem]:
                     index,
                     f"the content of version {version.told} of {version.path} is lost ({index} line {number}).",
                 )
+
+
+def _journal(store: Store) -> Iterator[Problem]:
+    if not os.path.isdir(store.journal_path):
+        yield from _lines(store.journal_path)
+
+
+def _agents(store: Store) -> Iterator[Problem]:
+    """The programs of guards, named by their content, and what guards wrote."""
+    folder = os.path.join(store.state_dir, "agent")
+    leftovers = find_leftovers(folder)
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+        path = os.path.join(folder, name)
+        program = re.fullmatch(r"([0-9a-f]{64})\.pyz", name)
+        if path in leftovers:
+            continue
+        if not os.path.isfile(path) or not (program or name == "guard.log"):
+            yield _foreign(path)
+        elif program and sha256_of(read_own(path)) != program[1]:
+            yield Problem("damaged", path, f"{path} is not the program that its name says; remove it.")
 
 
 def _lines(path: str) -> Iterator[Problem]:

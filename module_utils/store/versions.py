@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
+from .. import foreign_json
 from ..pdops_error import PdopsError
+from .atomic import read_own
 
 PREVIOUS = "previous"
 NOW = "now"
@@ -68,7 +70,12 @@ def version_of(row: Mapping[str, Any]) -> Optional[Version]:
     texts = (version.path, version.sha256, version.label, version.time, version.actor)
     if not all(isinstance(text, str) for text in texts) or not isinstance(version.size, int):
         return None
-    return version if re.fullmatch("[0-9a-f]{64}", version.sha256) else None
+    try:
+        # What no file system takes as a name, and what no journal could tell.
+        usable = "\0" not in version.path and all(text.encode("utf-8", "surrogateescape") is not None for text in texts)
+    except UnicodeEncodeError:
+        usable = False
+    return version if usable and re.fullmatch("[0-9a-f]{64}", version.sha256) else None
 
 
 def rows_of(path: str) -> Iterator[tuple[int, Optional[dict[str, Any]]]]:
@@ -77,17 +84,18 @@ def rows_of(path: str) -> Iterator[tuple[int, Optional[dict[str, Any]]]]:
     An absent file has no lines. Raises :class:`PdopsError` when it cannot be read.
     """
     try:
-        with open(path, "rb") as source:
-            lines = source.read().split(b"\n")
+        lines = read_own(path).split(b"\n")
     except FileNotFoundError:
         return
     except OSError as error:
-        raise PdopsError(f"{path} cannot be read ({error.strerror}); run as the user who owns it.") from None
+        raise PdopsError(
+            f"{path} cannot be read ({error.strerror}); look at it, and run as the user who owns it."
+        ) from None
     for number, line in enumerate(lines, 1):
         if not line:
             continue
         try:
-            row = json.loads(line.decode("utf-8", "surrogateescape"))
+            row = foreign_json.loads(line.decode("utf-8", "surrogateescape"))
         except ValueError:
             row = None
         yield number, row if isinstance(row, dict) else None

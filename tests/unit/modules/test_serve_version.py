@@ -259,6 +259,19 @@ def test_restore_puts_the_whole_content_back_and_again_changes_nothing(
     assert code == 1 and "is not what it was" in refused["msg"] and script.read_bytes() == now
 
 
+def test_labels_of_restores_name_the_original_and_do_not_nest(module: Module, store: Store, script: Path) -> None:
+    shas = add(store, script, "one", "two")
+    use(store, script, shas[1])
+    labels = []
+    for turn in range(6):
+        _, answer = module("restore", version=store.versions(str(script))[1].sha256)
+        assert answer["changed"] is True and answer["sha256_after"] == shas[turn % 2]
+        labels.append(store.versions(str(script))[0].label)
+    times = {item.label: item.time for item in store.versions(str(script))}
+    told = [f"restored version {sha[:12]} ({name}, {times[name]})" for sha, name in zip(shas, ("one", "two"))]
+    assert labels == told * 3
+
+
 def test_restore_refuses_what_would_not_start(module: Module, script: Path) -> None:
     now = script.read_bytes()
     script.with_name("empty.sh").write_bytes(b"\n")
@@ -362,7 +375,8 @@ def test_prune_refuses_when_a_change_cannot_be_read(module: Module, store: Store
 
 
 def test_verify_tells_and_fails_only_when_asked(module: Module, store: Store, script: Path) -> None:
-    assert module("verify")[1]["ok"] is True  # no store is no damage
+    # A mistyped folder must not look whole.
+    assert [item["kind"] for item in module("verify")[1]["findings"]] == ["absent"]
     shas = add(store, script, "1", "2")
     assert module("verify", strict=True)[0] == 0
     Path(store.object_path(shas[0])).write_bytes(b"rot")
@@ -372,6 +386,12 @@ def test_verify_tells_and_fails_only_when_asked(module: Module, store: Store, sc
     assert {item["kind"] for item in answer["findings"]} == {"damaged", "unnamed"}
     code, answer = module("verify", strict=True)
     assert code == 1 and answer["ok"] is False and len(answer["findings"]) == 3
+    strange = Path(store.state_dir, "changes", "x.json")
+    store.write_state(str(strange), b"{}")
+    assert str(strange) in {item["path"] for item in module("verify")[1]["findings"]}
+    code, answer = module("prune", keep=1)
+    assert code == 1 and str(strange) in answer["msg"]
+    strange.unlink()
     # What was left without a name can be had again.
     _, answer = module("import", backups=[store.object_path(shas[1])], label="found again")
     assert answer["changed"] is True
