@@ -13,6 +13,7 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.pdops.sglang.plugins.module_utils.change.who import this_process
+from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
 
 display = Display()
 
@@ -33,7 +34,7 @@ class ActionModule(ActionBase):
         began = time.time()
         result.update(self._ask(args, task_vars))
         for line in result.get("guard", []):
-            display.display(f"  [guard] {line}", color="cyan")
+            display.display(plain(f"  [guard] {line}"), color="cyan")
         if (
             args.get("verb") == "rollback"
             and "change" in result
@@ -53,7 +54,7 @@ class ActionModule(ActionBase):
                 if time.monotonic() >= deadline:
                     raise
                 words = " ".join(str(error).split())[:200]
-                display.display(f"  [{args['verb']}] connection lost, trying again ({words})", color="yellow")
+                display.display(plain(f"  [{args['verb']}] connection lost, trying again ({words})"), color="yellow")
                 time.sleep(_POLL_S)
                 self._reconnect()
 
@@ -79,7 +80,7 @@ class ActionModule(ActionBase):
             steps = state.get("steps", [])
             for step in steps[shown:]:
                 what = " ".join(part for part in (step["step"], step["instance"], step["said"]) if part)
-                display.display(f"  [rollback] {time.monotonic() - begin:5.1f} s  {what}", color="yellow")
+                display.display(plain(f"  [rollback] {time.monotonic() - begin:5.1f} s  {what}"), color="yellow")
             shown = max(shown, len(steps))
             change = state.get("change", {})
             if change.get("state") in ("rolled-back", "rollback-failed", "confirmed", "superseded"):

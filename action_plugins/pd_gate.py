@@ -18,6 +18,7 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
 
 display = Display()
 
@@ -139,7 +140,7 @@ class _Progress:
         return self._timeout_s - self.spent_s()
 
     def _print(self, gate: str, text: str, color: str) -> None:
-        display.display(f"  {self._name}  {gate:<10}  {text}", color=color)
+        display.display(plain(f"  {self._name}  {gate:<10}  {text}"), color=color)
 
     def tell(self, got: dict[str, Any]) -> None:
         """A line for each gate that was decided since the last call, and now and then one for what is waited for."""

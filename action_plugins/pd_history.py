@@ -14,6 +14,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.deployment import Ins
 from ansible_collections.pdops.sglang.plugins.module_utils.history_text import history_lines
 from ansible_collections.pdops.sglang.plugins.module_utils.knobs import check_name
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
 
 display = Display()
 
@@ -57,7 +58,7 @@ class ActionModule(ActionBase):
             lines.append("take one with -e from=, by sha256, label or file name, as in")
             lines.append("  ansible-playbook restore_knob.yml -e knob=NAME -e from=SHA256")
         for line in lines:
-            display.display(f"  [{given['deployment']}] {line}", color="cyan")
+            display.display(plain(f"  [{given['deployment']}] {line}"), color="cyan")
         if trouble:
             told = "; ".join(f"{', '.join(names)}: {said.rstrip('.')}" for said, names in trouble.items())
             result.update(failed=True, msg=f"{told}.")

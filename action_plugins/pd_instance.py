@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
 
 display = Display()
 
@@ -52,5 +53,5 @@ def _tell(name: str, arguments: dict[str, Any], done: threading.Event) -> None:
     stopping = arguments.get("state") in ("stopped", "restarted")
     what = f"to end its requests, at most {arguments.get('drain_s', 30)} s" if stopping else "to start"
     while not done.wait(pause_s):
-        display.display(f"  {name}  {time.monotonic() - begin:.1f} s: waiting for it {what}", color="cyan")
+        display.display(plain(f"  {name}  {time.monotonic() - begin:.1f} s: waiting for it {what}"), color="cyan")
         pause_s = min(pause_s * 2, LONGEST_LINE_S)

@@ -22,6 +22,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.change.record import 
 from ansible_collections.pdops.sglang.plugins.module_utils.deployment import instance_from_dict
 from ansible_collections.pdops.sglang.plugins.module_utils.expected import cost_lines
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
 from ansible_collections.pdops.sglang.plugins.module_utils.plan_text import plan_lines
 from ansible_collections.pdops.sglang.plugins.module_utils.planning import decide
 
@@ -65,7 +66,7 @@ class ActionModule(ActionBase):
         lines = plan_lines(plan, instances)
         lines += cost_lines(plan, instances, given["infos"], given["step_budget_s"], given["slack_s"])
         for line in lines:
-            display.display(f"  [{given['deployment']}] {line}", color="cyan")
+            display.display(plain(f"  [{given['deployment']}] {line}"), color="cyan")
         result.update(
             # In a run the steps that follow report their changes; in check mode there are none.
             changed=plan.changed and self._task.check_mode,

@@ -17,6 +17,7 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
 
 display = Display()
 
@@ -126,7 +127,7 @@ class _Progress:
             thread.join()
 
     def _print(self, text: str, color: str) -> None:
-        display.display(f"  {self._name}  {text}", color=color)
+        display.display(plain(f"  {self._name}  {text}"), color=color)
 
     def _line_if_due(self) -> None:
         if time.monotonic() >= self._next_line and not self._lost_told:
@@ -157,7 +158,7 @@ class _Progress:
         if "error" in found:
             return self.failed({}, str(found["error"]))
         for line in found["table"]:
-            display.display(f"  {self._name}  {line}")
+            display.display(plain(f"  {self._name}  {line}"))
         if found["verdict"] == "failed":
             return self.failed(found, found["said"])
         return {**found, "msg": f"{self._name}: {found['said']}", "changed": False}

@@ -12,6 +12,7 @@ from ansible.utils.vars import load_extra_vars
 from ansible_collections.pdops.sglang.plugins.module_utils.asked import PARAMETERS, check_extra_names
 from ansible_collections.pdops.sglang.plugins.module_utils.change.survey import FINISHES
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
 
 display = Display()
 
@@ -32,7 +33,7 @@ class ActionModule(ActionBase):
         result.update(self._execute_module(module_args=args, task_vars=task_vars))
         label = (task_vars or {}).get("change_deployment") or (task_vars or {}).get("inventory_hostname", "")
         for line in result.get("lines", []):
-            display.display(f"  [{label}] {line}", color="cyan")
+            display.display(plain(f"  [{label}] {line}"), color="cyan")
         return result
 
 

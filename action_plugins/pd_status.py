@@ -14,6 +14,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.asked import PARAMETE
 from ansible_collections.pdops.sglang.plugins.module_utils.deployment import instance_from_dict
 from ansible_collections.pdops.sglang.plugins.module_utils.knobs import check_name
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
 
 display = Display()
 
@@ -33,7 +34,7 @@ class ActionModule(ActionBase):
             return {**result, "failed": True, "msg": str(error)}
         result.update(self._execute_module(module_args=args, task_vars=task_vars))
         for line in result.get("lines", []):
-            display.display(f"  [{self._label(task_vars or {})}] {line}", color="cyan")
+            display.display(plain(f"  [{self._label(task_vars or {})}] {line}"), color="cyan")
         return result
 
     def _label(self, task_vars: dict[str, Any]) -> str:

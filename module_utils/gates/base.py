@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Dict, Optional, Tuple
 
+from ..plain_text import plain
 from ..processes import ProcessId
 from ..services.base import ServiceManager
 
@@ -78,6 +79,10 @@ class Verdict:
     result: str
     said: str
     evidence: Dict[str, Any]
+
+    def __post_init__(self) -> None:
+        # Words of services are in it, and it goes to the operator's terminal.
+        object.__setattr__(self, "said", plain(self.said))
 
 
 def passed(said: str, **evidence: Any) -> Verdict:

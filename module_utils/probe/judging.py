@@ -11,8 +11,10 @@ import statistics
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
+from .. import foreign_json
 from ..gates.base import FAILED, PASSED
 from ..gates.completion import FINISHED
+from ..plain_text import one_line, plain
 from .questions import CHAT, GENERATE, Question
 from .stream import Exchange, counted
 
@@ -36,8 +38,7 @@ def _dict(value: Any) -> Dict[str, Any]:
 
 
 def _line(text: str, limit: int = 160) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return one_line(text, limit)
 
 
 def _whole_number(value: Any) -> Optional[int]:
@@ -90,7 +91,7 @@ def read(kind: str, found: Exchange) -> Parsed:
     parts = [data for _at, data in found.events] if found.streamed else [found.body.decode("utf-8", "replace")]
     for part in parts:
         try:
-            data = json.loads(part)
+            data = foreign_json.loads(part)
         except ValueError:
             if found.failure is None:
                 parsed.error = f"no JSON: {_line(part) or 'an empty body'}" if found.status == 200 else _line(part)
@@ -171,4 +172,4 @@ def judge(asked: Question, found: Exchange, require_echo: bool) -> Tuple[Dict[st
         count = f"{parsed.completion_tokens} tokens" if parsed.completion_tokens is not None else "an answer"
         first = f", first byte after {found.first_byte_s:.2f} s" if found.first_byte_s is not None else ""
         words = f"gave {count} in {found.total_s:.2f} s{first}"
-    return fields, parsed, words
+    return fields, parsed, plain(words)

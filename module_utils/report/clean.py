@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any, Optional
 
+from ..plain_text import plain
 from ..secret_masking import MASK, is_secret, mask_text
 
 #: Longer texts are cut, and the cut is told: a page with a whole log in it is of no use on a phone.
 MOST_CHARACTERS = 4000
 MOST_ITEMS = 200
 _DEEPEST = 8
-
-# Colours and cursor movements of terminals (ECMA-48), links and titles (OSC), then what HTML does not allow.
-_TERMINAL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-Z\\-_]?")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff\u202a-\u202e\u2066-\u2069]")
 
 
 def text(value: Any, most: int = MOST_CHARACTERS) -> str:
@@ -32,7 +28,7 @@ def text(value: Any, most: int = MOST_CHARACTERS) -> str:
         return ""
     raw = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
     raw = raw.encode("utf-8", "replace").decode("utf-8").replace("\r\n", "\n")
-    raw = mask_text(_CONTROL.sub("", _TERMINAL.sub("", raw)))
+    raw = mask_text(plain(raw))
     if len(raw) > most:
         return f"{raw[:most]} ... and {len(raw) - most} more characters"
     return raw

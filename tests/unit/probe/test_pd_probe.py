@@ -222,6 +222,9 @@ def test_the_plugin_fails_with_one_sentence(act, module, serve):
     assert ran.result["failed"] and ran.result["msg"].startswith(
         "dsv4: round 1 of 2, on the kept connection: the router"
     )
+    red = serve(lambda call: well(call) if call.path == "/v1/models" else call.reply({"error": "\x1b[31mred\x07"}, 502))
+    ran = act(Machine(module), router_url=red.url)
+    assert "answered 502: red; no hop" in ran.result["msg"] and "\x1b" not in "".join(ran.lines)
     ran = act(Machine(module), router_url="nonsense")
     assert ran.result["failed"] and "is not a URL of a service" in ran.result["msg"]
     ran = act(Machine(module, lost=(1,)), router_url=serve().url)

@@ -13,7 +13,9 @@ import time
 import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils import endpoint
 from ansible_collections.pdops.sglang.plugins.module_utils.endpoint import Answer, Failure, join, parse_url, request
+from ansible_collections.pdops.sglang.plugins.module_utils.gates.base import failed
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.services.base import tidy_lines
 
 HTTP_OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-A: b\r\n\r\nok"
 
@@ -190,3 +192,25 @@ def test_a_key_with_a_line_break_is_never_shown():
 
 def test_text_of_an_answer_is_one_short_line():
     assert Answer(200, {}, b"a\n b\xff" + b"c" * 1000, False, 0.0).text(20) == "a b�" + "c" * 15 + "…"
+
+
+@pytest.mark.parametrize("body", [b"[" * 100000, b'{"a":' * 2000 + b"1" + b"}" * 2000, b"[" * 300 + b"]" * 300])
+def test_a_body_that_is_nested_too_deeply_is_no_json(body):
+    """Python's own reading of it ends with RecursionError, which no gate expects."""
+    with pytest.raises(ValueError, match="nested too deeply"):
+        Answer(200, {}, body, False, 0.1).data()
+    assert Answer(200, {}, b"[" * 50 + b"]" * 50 + b" " * 9, False, 0.1).data()
+    assert Answer(200, {}, b"[[1],[2],[3]]" + b"\n" * 200, False, 0.1).data() == [[1], [2], [3]]
+
+
+HOSTILE = "<b>login</b>\x1b[31m red\x1b]0;title\x07 \x9b2J\x08\x00\u202edone"
+
+
+def test_no_words_of_a_service_act_on_the_operators_terminal():
+    want = "<b>login</b> red done"
+    assert Answer(401, {}, HOSTILE.encode(), False, 0.1).text() == want
+    assert str(PdopsError(HOSTILE)) == want
+    assert failed(HOSTILE).said == want
+    assert tidy_lines(f"first\n{HOSTILE}\n", 1) == [want]
+    assert Answer(200, {}, b"a\r\nb\x1b", False, 0.1).text() == "a b"
+    assert len(Answer(200, {}, b"x" * 900, False, 0.1).text(80)) == 80
