@@ -41,6 +41,7 @@ def check(target: Target, look: Look) -> Verdict:
         transfer.remember(target, look)
     verdict = _ask(target, look, model, words)
     if verdict.result != PASSED:
+        transfer.note_bad_try(look, verdict.evidence.get("kind") == "timeout")
         look.memory["completions"] = []
         return transfer.explain(target, look, verdict) if "transfer" in look.gates else verdict
     done.append({**verdict.evidence, "words": words})

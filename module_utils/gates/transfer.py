@@ -9,6 +9,10 @@ Where they move, seen on the real pair (0.5.23, two completions and two minutes 
 only real transfers (kv_transfer_total_mb, _latency_ms, _speed_gb_s: 2), the decode counts its health probes as well,
 whose peer is a fake (kv_transfer_bootstrap_ms, _alloc_ms: 28), and is therefore the weaker witness.
 All ranks report the same transfer.
+
+A completion may be asked again after a bad answer, so the counters are compared with those before the first try of the
+ladder: a pair that failed first and answered then is no pair whose transfers do not fail. Only a request that was given
+up after its time may have been aborted by that alone (the first one compiles kernels): such failures are told, not judged.
 """
 
 from __future__ import annotations
@@ -47,7 +51,18 @@ def remember(target: Target, look: Look) -> None:
     """Keep the counters as they are before the requests."""
     look.memory["transfer_before"] = {peer.name: _count(peer, look) for peer in target.engines("prefill", "decode")}
     look.memory.setdefault("transfer_first", look.memory["transfer_before"])
+    tries: Dict[str, int] = look.memory.get("transfer_tries") or {"bad": 0, "late": 0}
+    if tries["bad"] == tries["late"]:
+        # All that failed so far was given up by us: what is to be judged begins here.
+        look.memory["transfer_judged"] = look.memory["transfer_before"]
     look.memory.pop("transfer_since", None)
+
+
+def note_bad_try(look: Look, late: bool) -> None:
+    """Keep that a completion was not answered well; ``late``: it was given up after its time."""
+    tries: Dict[str, int] = look.memory.setdefault("transfer_tries", {"bad": 0, "late": 0})
+    tries["bad"] += 1
+    tries["late"] += late
 
 
 def _step(before: Counts, after: Counts, name: str) -> float:
@@ -82,13 +97,15 @@ def check(target: Target, look: Look) -> Verdict:
         return unseen("no engine is known whose /metrics can be asked from here")
     if before is None:
         return unseen("the counters were not read before a completion: run gate completion before gate transfer")
+    first = look.memory.get("transfer_first") or before
+    judged = look.memory.get("transfer_judged") or first
     after = {peer.name: _count(peer, look) for peer in peers}
     hidden = [one["why"] for one in (*before.values(), *after.values()) if "why" in one]
-    seen = [peer for peer in peers if "why" not in before.get(peer.name, {"why": ""}) and "why" not in after[peer.name]]
+    seen = _seen(peers, before, after)
     evidence: Dict[str, Any] = {
         "counters": {peer.name: {"before": before.get(peer.name), "after": after[peer.name]} for peer in peers}
     }
-    told = _failures(seen, before, after)
+    told = _failures(seen, before, after) or _failures(_seen(seen, judged, after), judged, after)
     if told:
         return failed(
             f"{', '.join(told)} over {_requests(look)}: a transfer failed and was tried again; "
@@ -102,12 +119,24 @@ def check(target: Target, look: Look) -> Verdict:
         return failed(f"the counters of {back[0]} went back: it was restarted meanwhile", **evidence)
     if hidden:
         return unseen("; ".join(dict.fromkeys(hidden)), **evidence)
-    return _judge_moved(look, seen, before, after, evidence)
+    excused = _failures(_seen(seen, first, before), first, before)
+    verdict = _judge_moved(look, seen, before, after, evidence)
+    if not excused:
+        return verdict
+    words = f"{', '.join(excused)} while a request was given up after its time; since then {verdict.said}"
+    return replace(verdict, said=words)
+
+
+def _seen(peers: List[Peer], before: Dict[str, Any], after: Dict[str, Any]) -> List[Peer]:
+    """The engines whose counters are known at both times."""
+    return [peer for peer in peers if all("why" not in one.get(peer.name, {"why": ""}) for one in (before, after))]
 
 
 def _requests(look: Look) -> str:
     number = len(look.memory.get("completions") or [])
-    return f"{number} completions" if number != 1 else "one completion"
+    words = f"{number} completions" if number != 1 else "one completion"
+    bad = int((look.memory.get("transfer_tries") or {}).get("bad", 0))
+    return f"{words} and {bad} before them that {'was' if bad == 1 else 'were'} not answered well" if bad else words
 
 
 def _moved(peers: List[Peer], role: str, before: Dict[str, Any], after: Dict[str, Any]) -> Dict[str, float]:

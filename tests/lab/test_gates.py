@@ -310,7 +310,7 @@ def test_transfers_that_fail_and_metrics_that_are_off(faults: Gated) -> None:
     assert "lab-router: gate transfer is not observable, and is required" in ran.words
     assert "lab-prefill has no /metrics: put --enable-metrics into its serve script" in ran.words
 
-    # So often that the router gives up once: the gate waits, tells what it saw, and judges the requests that passed.
+    # So often that the router gives up once: the gate waits and tells what it saw; what failed before an answer came counts.
     faults.lab.lab("fault", "--clear")
     faults.fault("transfer_fail_times=5")
     time.sleep(0.3)
@@ -319,7 +319,10 @@ def test_transfers_that_fail_and_metrics_that_are_off(faults: Gated) -> None:
     assert found(state) == [("completion", "pending")], state.results
     assert "num_transfer_failed_reqs_total of lab-decode stepped by 5" in state.results[-1].said
     state = run_ladder(target, gates, None, 12.0, state, remaining_s=12.0, manager=faults.manager)
-    assert found(state) == [("completion", "passed"), ("transfer", "passed")], state.results
+    assert found(state) == [("completion", "passed"), ("transfer", "failed")], state.results
+    assert (
+        "num_transfer_failed_reqs_total of lab-decode stepped by 5 over 2 completions and 1 before" in state.last.said
+    )
 
 
 def test_api_keys_that_are_missing_or_wrong_and_a_worker_that_the_router_has_given_up(gated: Gated) -> None:

@@ -211,3 +211,57 @@ def test_two_completions_of_a_real_engine_and_what_the_counters_say_of_a_bad_one
     assert "decode_internal_error" in verdict.said
     assert "num_transfer_failed_reqs_total of p stepped by 1" in verdict.said
     assert "completions" not in look.memory or not look.memory["completions"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "result", "words"),
+    [
+        # 500 first, then two answers: the failure of the first try counts, and its words never say that none failed.
+        (
+            [500],
+            "failed",
+            "num_transfer_failed_reqs_total of p stepped by 1 over 2 completions and 1 before them that was",
+        ),
+        ([500, 500], "failed", "stepped by 2 over 2 completions and 2 before them that were not answered well"),
+        # The first request after a start may take longer than anybody waits, and giving it up fails its transfer.
+        (
+            ["late"],
+            "passed",
+            "p stepped by 1 while a request was given up after its time; since then none failed over 2",
+        ),
+        (["late", 500], "failed", "num_transfer_failed_reqs_total of p stepped by 1 over"),
+        ([500, "late"], "failed", "num_transfer_failed_reqs_total of p stepped by 2 over"),
+        ([], "passed", "none failed over 2 completions, and"),
+    ],
+)
+def test_failures_of_earlier_tries_of_the_ladder_are_not_forgotten(answers, target, look, recorded, bad, result, words):
+    whole = json.loads(recorded("chat_completion.json"))
+    failures, left = [0], list(bad)
+    good = [0]
+
+    def chat(server):
+        if left:
+            failures[0] += 1
+            if left.pop(0) == "late":
+                time.sleep(0.8)
+            return 500, {"error": "decode_internal_error"}
+        good[0] += 1
+        asked = len(json.loads(server.asked[-1][3])["messages"][0]["content"].split())
+        return 200, {**whole, "usage": {**whole["usage"], "prompt_tokens": asked}}
+
+    answers.paths.update(
+        {
+            "/server_info": (200, recorded("server_info_decode.json")),
+            "/v1/chat/completions": chat,
+            "/metrics": lambda _server: (200, f"{FAILED_ONE}{failures[0]}\n{MOVED % (good[0], good[0])}"),
+        }
+    )
+    given = target("router", model="tiny", request_timeout_s=0.5, peers=(Peer("p", "prefill", answers.url),))
+    look.gates = ("completion", "transfer")
+    for _look in range(len(bad) + 2):
+        verdict = completion.check(given, look)
+        look.memory = json.loads(json.dumps(look.memory))  # each slice may be another process
+    assert verdict.result == "passed", verdict
+    verdict = transfer.check(given, look)
+    assert verdict.result == result and words in verdict.said, verdict
+    assert ("none failed" in verdict.said) == (result == "passed")
