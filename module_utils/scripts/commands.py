@@ -14,13 +14,12 @@ from typing import Callable
 
 from .assignments import ASSIGNMENT
 from .expansion import expand
-from .exports import IDENTIFIER, Exports
+from .filling import Filling
 from .indirect import before_the_engine, is_wrapper, shell_of
 from .launch import HELPERS, INSIDE, base_name, engine_words, environment_words, exec_words, names_engine
 from .nodes import Simple, Word
 from .state import Variable, concatenated, static, unknown
 
-_ARITHMETIC = re.compile(r"(?:\+\+|--)[ \t]*([A-Za-z_]\w*)|([A-Za-z_]\w*)[ \t]*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))")
 _EVALUATED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
 _EXPORTED = re.compile(r"\b(?:export|unset)[ \t]+(?:-[a-z]+[ \t]+)*([A-Za-z_][A-Za-z0-9_]*)")
 
@@ -37,7 +36,7 @@ _TELLING = ("export", "declare", "typeset", "local", "readonly", "unset", "set",
 _FILLING = ("read", "mapfile", "readarray", "getopts", "let", "wait", "printf")
 
 
-class Commands(Exports):
+class Commands(Filling):
     """The part of the walk that knows the commands; ``Walk`` adds the order in which they run."""
 
     # -- what the walk provides
@@ -133,7 +132,7 @@ class Commands(Exports):
         elif name == "shift":
             self.state.arguments = hash(("shift", self.state.arguments, *(word.raw for word in rest)))
         elif name in _FILLING:
-            self._fill(name, command.start, rest)
+            self.filled(name, command.start, rest)
         elif name == "exec":
             self._exec(command, rest)
         elif name == "exit":
@@ -210,49 +209,6 @@ class Commands(Exports):
                 known = self.state.get(name).set
                 if "-f" in texts or known is not True:
                     self.forget_function(name, "-f" in texts or known is False)
-
-    def _fill(self, command: str, start: int, words: list[Word]) -> None:
-        """Commands that give variables values: each word that can be a name is taken for one."""
-        if command in ("printf", "wait"):
-            flag = "-v" if command == "printf" else "-p"
-            glued = [word for word in words if (self.text_of(word) or flag).startswith(flag)]
-            if any(self.text_of(word) != flag for word in glued):
-                self.refuse(start, f"This {command} is not understood.")
-            words = [after for word, after in zip(words, words[1:]) if word in glued]
-        form = "command"
-        implied = {
-            "getopts": ("OPTIND", "OPTARG"),
-            "mapfile": ("MAPFILE",),
-            "readarray": ("MAPFILE",),
-            "read": ("REPLY",),
-        }
-        for each in implied.get(command, ()):
-            self.fill(each, start, start, unknown("filled", each, command), form)
-        if command in ("mapfile", "readarray") or (
-            command == "read" and any(re.match(r"-[a-zA-Z]*a", word.raw) for word in words)
-        ):
-            form = "array"
-        told = command in ("mapfile", "readarray", "getopts", "wait")  # the word is none that names a variable
-        for word in words:
-            if command == "let":
-                self.arithmetic(word.raw, word.start)
-                continue
-            name = self.text_of(word)
-            if name is None and not told:
-                self.any_name(word, f"Which name {word.raw} fills is not known.")
-            told = command == "read" and re.match(r"-[a-zA-Z]*[dinNptu]\Z", word.raw) is not None
-            if name and IDENTIFIER.match(name):
-                self.fill(
-                    name, word.start, word.end, unknown("filled", name, command, *(each.raw for each in words)), form
-                )
-
-    def arithmetic(self, source: str, start: int) -> None:
-        self.calculated(source, Word(start, start + len(source), source))
-        for match in _ARITHMETIC.finditer(source):
-            name = match.group(1) or match.group(2)
-            self.fill(
-                name, start, start + len(source), unknown("arithmetic", source, self.state.mentioned(source)), "command"
-            )
 
     def _leave(self, name: str, word: Word) -> None:
         if name == "return":

@@ -14,7 +14,7 @@ from typing import Callable, NamedTuple, Optional
 
 from .commands import Commands
 from .ending import may_be_left, tests_of, told_by, what_ends
-from .grammar import Grammar
+from .inner import changed_by
 from .nodes import Command, Compound, Pipeline, Simple, Statement, Word
 from .sources import Sources
 from .state import Variable, joined, unknown
@@ -172,7 +172,7 @@ class Walk(Commands):
         after: list[tuple[Optional[bool], bool]] = [] if covered else [switches]
         left = self.left
         self.conditional += 1
-        exits, last = self.exits, self.state.last
+        exits, last, statement = self.exits, self.state.last, self.statement
         hidden = self._hidden()
         found: dict[str, Variable] = dict(hidden)
         for way in ways:
@@ -194,6 +194,7 @@ class Walk(Commands):
         # all ways are undone here: the condition is told by what it found
         before, self.state.last = self.state.last, last
         if self.exits > exits and not self.dead:
+            self.statement = statement
             self._ends_by(guard)
         tag = self._tag(guard) if any(outcomes) else 0
         self.state.last = before
@@ -247,6 +248,8 @@ class Walk(Commands):
             self._loop(command)
         elif kind == "function":
             self._define(command)
+        elif kind == "test":
+            self.tested(command.head, command.start)
         else:
             self.arithmetic(command.head, command.start)
 
@@ -394,30 +397,7 @@ class Walk(Commands):
         return self.sources
 
     def inner(self, text: str, word: Word) -> dict[str, bool]:
-        outside = {name: each for name, each in self.state.variables.items() if each.exported is not False}
-        for guessing in (False, True):
-            grammar = Grammar(text)
-            walk = Walk(guessing, text)
-            walk.state.variables = dict(outside)
-            walk.top(grammar.program())
-            if walk.starts:
-                break
-        if grammar.trouble or walk.refusal or any(code == "cleared" for _, code, _ in walk.findings):
-            self.refuse(word.start, "What the shell that is run here does is not understood.")
-        for _, code, sentence in walk.findings:
-            if code in ("sourced", "eval", "unknown-names"):
-                self.finding(word.start, code, sentence)
-        if walk.unclear:
-            self.any_name(word, "Which names the shell that is run here changes is only known at run time.")
-        after = walk.final.variables if walk.final else walk.end_state
-        pictures = [after] if walk.final else [start.variables for start in walk.starts] or [after]
-        changed: dict[str, bool] = {}
-        for picture in pictures:
-            for name, now in picture.items():
-                before = self.state.get(name)
-                if now[:3] != before[:3] and (now.exported is not False or before.exported is not False):
-                    changed[name] = changed.get(name, True) and now.set is False
-        return changed
+        return changed_by(self, text, word, Walk)
 
     # -- starts
 

@@ -82,6 +82,7 @@ export SGLANG_K=1; echo $[SGLANG_K=4]
 export SGLANG_K=1; a=(1 2); : ${a[SGLANG_K=0]}
 export SGLANG_K=1; for (( SGLANG_K=0; SGLANG_K<2; SGLANG_K++ )); do :; done
 export SGLANG_K=1; [[ SGLANG_K=4 -eq 4 ]]
+export SGLANG_K=1; a=(1 2); [[ -v a[SGLANG_K=0] ]]
 export SGLANG_K=1; v=abc; : ${v:SGLANG_K=1}
 export SGLANG_K=1; unset ${!SGLANG_@}
 export SGLANG_K=1; unset "${!SGLANG_@}"
@@ -175,20 +176,13 @@ export SGLANG_K=1; exec find /dev/null -exec env -u SGLANG_K ENGINE {} +
 export SGLANG_K=1; exec setpriv --no-new-privs env -i PATH="$PATH" ENGINE
 """
 
-# Near to the above, and nothing to refuse.
+# Near to the above, and nothing to refuse: a knob behind it, and in HARMLESS also one in front of it.
 HARMLESS = r"""
 exec bash -c "exec ENGINE"
 exec bash -c "exec ENGINE 2>&1"
 exec bash -c 'ENGINE --log-level "$LEVEL" 2>&1 | cat'
-exec bash -lc "exec ENGINE"
 exec bash -c "$CMD ENGINE"
 export A=1; exec sh -c 'export B=2; exec ENGINE'
-for v in A B; do export "$v=1"; done
-names=(A B); unset "${names[@]}"
-unset $(env | grep -i proxy | cut -d= -f1)
-for v in $(env | grep -i proxy | cut -d= -f1); do unset "$v"; done
-export $(echo A=1)
-V="A=1 B=2"; export $V
 NUMACTL=; [ -n "$NODE" ] && NUMACTL="numactl -N$NODE"; exec $NUMACTL ENGINE
 CMD=(ENGINE --port 1); exec "${CMD[@]}"
 CMD=(env A=1 ENGINE); exec "${CMD[@]}"
@@ -197,12 +191,28 @@ exec {fd}>/dev/null
 read -r A <<< 4
 printf -v A 4
 (( A=4 ))
+PORT=$((PORT + 1)); : $(( PORT = PORT + 1 ))
 unset ${!NCCL_@}
-for v in ${!NCCL_@}; do unset "$v"; done
 builtin . <(echo A=4)
-f() { printf -v "$1" %s "$2"; export "$1"; }; f A 4
 f() { local x; for x in "$@"; do echo "$x"; done; }; f SGLANG_K
-export -p
+[[ $SGLANG_K = 4 ]] || :
+printf '%s\n' "$SGLANG_K"
+while getopts "p:h" opt "$@"; do case $opt in p) PORT=$OPTARG;; esac; done
+log() { printf '%s %s\n' "$(date)" "$*"; }; log "$SGLANG_K"
+echo "${CMD[@]}" | cat
+builtin export A=1
+export A_{B,C}=1
+"""
+BEHIND = r"""
+for v in A B; do export "$v=1"; done
+names=(A B); unset "${names[@]}"
+unset $(env | grep -i proxy | cut -d= -f1)
+for v in $(env | grep -i proxy | cut -d= -f1); do unset "$v"; done
+for v in ${!NCCL_@}; do unset "$v"; done
+export $(echo A=1)
+V="A=1 B=2"; export $V
+f() { printf -v "$1" %s "$2"; export "$1"; }; f A 4
+while read -r v; do export "$v"; done < /dev/null
 """
 
 
@@ -245,3 +255,42 @@ def test_an_edit_is_right_or_refused(row: str, bash: Bash) -> None:
     before = script(row)
     assert bash.environment(before) is not None, "no engine is started"
     assert not wrong(before, bash)
+
+
+def done(row: str, value: str, bash: Bash) -> None:
+    before = script(row)
+    for wanted in (value, None):
+        after = set_knob(before, K, wanted) if wanted is not None else unset_knob(before, K)
+        environment = bash.environment(after)
+        assert environment is not None and environment.get(K) == wanted, after
+
+
+@pytest.mark.parametrize("row", rows(HARMLESS) + rows(BEHIND))
+def test_what_concerns_other_names_is_no_reason_to_refuse(row: str, bash: Bash) -> None:
+    done(row, "7", bash)
+    if row in rows(HARMLESS):
+        done(f"export {K}=1¶{row}", "7", bash)
+    if "ENGINE" not in row:
+        done(f"{row}¶export {K}=1", "7", bash)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        f"export -p {K}=1",
+        f"export -p -- {K}=1",
+        f"builtin export {K}=1",
+        f"command export {K}=1",
+        f"command -p export {K}=1",
+        f"builtin declare -x {K}=1",
+        f"builtin command builtin export {K}=1",
+    ],
+)
+def test_nothing_is_left_that_prints_every_export(row: str) -> None:
+    assert unset_knob(script(f"A=1¶{row}"), K) == script("A=1")
+
+
+@pytest.mark.parametrize("row", [f'export {K}=1 "$@"', f"X=; export {K}=1 $X", f"set --; export {K}=1 $(true)"])
+def test_what_would_print_every_export_alone_is_refused(row: str) -> None:
+    with pytest.raises(EditRefused, match="line 1"):
+        unset_knob(script(row), K)
