@@ -85,6 +85,7 @@ class Exports(Indirect):
                 values.append((False, expand(word.raw, self.state, assignment=False, braces=True)))
         for word, (assigns, value) in zip(words, values):
             if "{" in word.raw and not assigns and self.braced(word, exported):
+                after(word)
                 continue
             if assigns:
                 self.assign(word, form, exported, value)
