@@ -123,6 +123,7 @@ def run(small: bool, device: str, machine: Any, expect_warm: bool) -> dict[str, 
     from .knobs import Knobs, read_knobs
     from .plan import Shape
 
+    book = PlanBook(machine, read_knobs())  # first: a bad knob needs no numerics
     compiled: list[bool] = []
     triton.knobs.compilation.listener = lambda *, cache_hit, **_: compiled.append(not cache_hit)
     checks: list[dict[str, Any]] = []
@@ -153,7 +154,6 @@ def run(small: bool, device: str, machine: Any, expect_warm: bool) -> dict[str, 
     check("bit-equality: leaf", lambda: check_leaf(device, machine, small))
     if device == "cuda":
         check("cuda graph", lambda: check_graph(device, machine))
-    book = PlanBook(machine, read_knobs())
     for rows in (1, 16, 64, 96):
         check(f"plan: rows {rows}", lambda rows=rows: book.plan(Shape("mla_packed", rows, 16, (128, 512))).reason)  # type: ignore[misc]
     return {
