@@ -30,6 +30,7 @@ _EXPANSION = re.compile(r"\$\w+|\$[@*]|\$\{[^}]*\}|\$\([^)]*\)|`[^`]*`")
 _MAY_VANISH = re.compile(r"(?:\$\w+|\$[@*]|\$\{[^}]*\}|`[^`]*`)*(?:\$\(.*\))?\Z", re.DOTALL)
 _WORDS = re.compile(r"[\w.:-]+")
 _IN_BRACKETS = re.compile(r"\$\[[^\]]*=|\$\{[!#]?\w+(?:\[[^\]]*=|:[ \t]*[^-=+?}][^}]*=)")
+_SUBSCRIPT = re.compile(r"[\w(]\[[^\]'\"$]*(?:[\w \t+*/%&|^-]=[^=]|\+\+|--)")
 _BY_REFERENCE = re.compile(r"\$\{!\w+:?=")
 _DECLARING = ("declare", "typeset", "local", "readonly")
 _TELLING = ("export", "declare", "typeset", "local", "readonly", "unset", "set", "eval")
@@ -70,6 +71,8 @@ class Commands(Filling):
             self.numbered(command.redirects)
         for word in (*command.assigns, *command.words, *command.redirects):
             raw = word.raw
+            if "[" in raw and _SUBSCRIPT.search(raw):
+                self.arithmetic(raw[raw.index("[") :], word.start)
             if "$" in raw or "`" in raw or "(" in raw:
                 if "=" in raw and (word not in command.assigns or command.words):
                     self.defaults(word)
@@ -234,6 +237,8 @@ class Commands(Filling):
             return
         if "$" in source:
             self.text_from(word, source)
+        else:
+            self.evaluated(word, rest)
         self.finding(word.start, "eval", "What this eval does is only known when the script runs.")
         for name in dict.fromkeys(_WORDS.findall(source)):
             if self.is_function(name):
@@ -254,7 +259,12 @@ class Commands(Filling):
             self.refuse(word.start, "Aliases are expanded in this script, and are not followed.")
         elif name == "enable" and rest:
             self.refuse(word.start, "'enable' changes what the commands of this script are.")
-        elif name == "trap" and any(text in ("DEBUG", "ERR", "RETURN") for text in texts):
+        elif name == "trap" and rest and set(texts[1:]) - {"EXIT", "0"}:
+            if _EXPORTED.search(rest[0].raw):
+                self.text_from(word, rest[0].raw)
+            else:
+                self.told_by(word, rest[0].raw)
+        if name == "trap" and any(text in ("DEBUG", "ERR", "RETURN") for text in texts):
             source = rest[0].raw if rest else ""
             calls = any(self.is_function(each) for each in _WORDS.findall(source))
             if calls or _EVALUATED.search(source) or _EXPORTED.search(source):
@@ -314,6 +324,8 @@ class Commands(Filling):
             if environment.unclear:
                 self.refuse(environment.unclear.start, "This word of 'env' is not understood.")
         shell = shell_of(words)
+        if is_exec and shell is None and not engine_words([word.raw for word in words]):
+            self.told_by(words[0], " ".join(word.raw for word in words))
         before = before_the_engine(words, environment.assigns if environment else [])
         if shell:
             self.run_by_shell(shell, words[0])

@@ -36,6 +36,8 @@ class Filling(Exports):
         }
         for each in implied.get(command, ()):
             self.fill(each, start, start, unknown("filled", each, command), form)
+        if command in ("mapfile", "readarray") and any(word.raw.startswith("-C") for word in words):
+            self.told_by(words[0], " ".join(word.raw for word in words))  # a command that is evaluated
         if command in ("mapfile", "readarray") or (
             command == "read" and any(re.match(r"-[a-zA-Z]*a", word.raw) for word in words)
         ):

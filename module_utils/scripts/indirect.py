@@ -12,7 +12,7 @@ from typing import NamedTuple, Optional
 
 from .assignments import Assignments
 from .expansion import expand
-from .launch import WRAPPERS, base_name, is_program
+from .launch import WRAPPERS, base_name, is_program, names_engine
 from .nodes import Simple, Word
 from .sources import Sources, given_in, in_braces, named_in, words_in
 from .state import Place, Value, Variable, concatenated, unknown
@@ -36,6 +36,7 @@ class Shell(NamedTuple):
     source: Optional[Word]
     file: Optional[Word]
     arguments: list[Word]
+    exporting: bool  # whether it exports all that it sets
 
 
 def shell_of(words: list[Word]) -> Optional[Shell]:
@@ -43,14 +44,16 @@ def shell_of(words: list[Word]) -> Optional[Shell]:
     for index, word in enumerate(words):
         if not _SHELL.match(word.raw.strip("'\"")):
             continue
-        commands = False
+        commands = exporting = False
         rest = words[index + 1 :]
         while rest and rest[0].raw[:1] in "-+" and rest[0].raw not in ("-", "--"):
-            commands = commands or (rest[0].raw[:2] != "--" and "c" in rest[0].raw)
+            letters = "" if rest[0].raw[:2] == "--" else rest[0].raw
+            commands = commands or "c" in letters
+            exporting = exporting or "a" in letters or (letters == "-o" and "allexport" in [x.raw for x in rest[1:2]])
             rest = rest[2 if rest[0].raw in ("-o", "-O", "--rcfile", "--init-file") else 1 :]
         if commands:
-            return Shell(rest[0] if rest else None, None, rest[1:])
-        return Shell(None, rest[0] if rest else None, rest[1:])
+            return Shell(rest[0] if rest else None, None, rest[1:], exporting)
+        return Shell(None, rest[0] if rest else None, rest[1:], exporting)
     return None
 
 
@@ -169,6 +172,25 @@ class Indirect(Assignments):
         for name in dict.fromkeys((*given_in(text), *_UNSETTING.findall(text))):
             self.blurred(name, words[0], True)
 
+    def told_by(self, word: Word, source: str) -> None:
+        """A text that may change those variables of the script that it names."""
+        text = self.behind(source)
+        for name in list(self.state.variables):
+            if named_in(name, text):
+                self.blurred(name, word)
+
+    def evaluated(self, word: Word, words: list[Word]) -> None:
+        """``eval`` of a text that is known."""
+        texts: list[str] = []
+        for each in words:
+            listed = in_braces(each.raw) if "{" in each.raw else None
+            known = self.text_of(each) if listed is None else " ".join(listed)
+            if known is None:
+                return
+            texts.append(known)
+        for name in self.inner(" ".join(texts), word):
+            self.blurred(name, word, True)
+
     def text_from(self, word: Word, source: str) -> None:
         """Commands that are read from a text of the script: ``. <(echo A=1)``, ``eval "$CMD"``, ``bash <<< ...``."""
         text = self.behind(source)
@@ -191,18 +213,20 @@ class Indirect(Assignments):
         if source is None:
             file = shell.file.raw if shell.file else "its input"
             self.finding(word.start, "sourced", f"What {file} exports is not known: it is read only when it runs.")
+            if names_engine(self.behind("/dev/stdin")):
+                self.text_from(word, "/dev/stdin")  # the file may have been written from a here-document
             if shell.file is None:
                 self.text_from(word, " ".join(each.raw for each in self.around()) + " /dev/stdin")
             return
         whole = expand(source.raw, self.state, assignment=True)
         text = whole if isinstance(whole, str) else "".join(p if isinstance(p, str) else "$__" for p in whole)
-        for name, gone in self.inner(text, source).items():
+        for name, gone in self.inner(text, source, shell.exporting).items():
             self.blurred(name, source, not gone)
         if not isinstance(whole, str):
             self.command_from([source])
         self.prefixed_from([*([] if isinstance(whole, str) else [source]), *shell.arguments])
 
-    def inner(self, text: str, word: Word) -> dict[str, bool]:
+    def inner(self, text: str, word: Word, exporting: bool = False) -> dict[str, bool]:
         """The names that the commands of a text change, and whether they only take them away."""
         raise NotImplementedError
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _TOLD = ("sourced", "eval", "unknown-names")
 
 
-def changed_by(outer: Walk, text: str, word: Word, make: type[Walk]) -> dict[str, bool]:
+def changed_by(outer: Walk, text: str, word: Word, exporting: bool, make: type[Walk]) -> dict[str, bool]:
     """The names that are otherwise at the text's start of the engine than where the text is run, and whether each is
     only taken away; what is not understood is refused by the outer walk."""
     outside = {name: each for name, each in outer.state.variables.items() if each.exported is not False}
@@ -24,6 +24,7 @@ def changed_by(outer: Walk, text: str, word: Word, make: type[Walk]) -> dict[str
     for guessing in (False, True):
         walk = make(guessing, text)
         walk.state.variables = dict(outside)
+        walk.allexport = exporting
         walk.top(statements)
         if walk.starts:
             break

@@ -396,8 +396,8 @@ class Walk(Commands):
             self.sources = Sources(self.program, self.text)
         return self.sources
 
-    def inner(self, text: str, word: Word) -> dict[str, bool]:
-        return changed_by(self, text, word, Walk)
+    def inner(self, text: str, word: Word, exporting: bool = False) -> dict[str, bool]:
+        return changed_by(self, text, word, exporting, Walk)
 
     # -- starts
 

@@ -174,6 +174,78 @@ exec setpriv --no-new-privs env SGLANG_K=4 ENGINE
 exec find /dev/null -exec env SGLANG_K=4 ENGINE \;
 export SGLANG_K=1; exec find /dev/null -exec env -u SGLANG_K ENGINE {} +
 export SGLANG_K=1; exec setpriv --no-new-privs env -i PATH="$PATH" ENGINE
+exec env SGLANG_K=4 bash -c 'exec ENGINE'
+exec env SGLANG_K=4 bash -c 'SGLANG_K=5 exec ENGINE'
+SGLANG_K=4 exec bash -c 'SGLANG_K=5 exec ENGINE'
+export SGLANG_K=1; exec bash -c "SGLANG_K=\$SGLANG_K-x exec ENGINE"
+exec bash -c 'exec "$@"' x env SGLANG_K=4 ENGINE
+exec bash -ac 'SGLANG_K=4; exec ENGINE'
+exec bash -o allexport -c 'SGLANG_K=4; exec ENGINE'
+exec $(echo env SGLANG_K=4) ENGINE
+CMD=(env SGLANG_K=4 ENGINE); exec "${CMD[@]:0}"
+exec stdbuf -oL env SGLANG_K=4 ENGINE
+export SGLANG_K=1; exec perl -e 'delete $ENV{SGLANG_K}; exec "ENGINE"'
+cat > x.sh <<EOF¶export SGLANG_K=4; exec ENGINE¶EOF¶exec bash x.sh
+export SGLANG_K=1¶cat > x.sh <<EOF¶export SGLANG_K=4; exec ENGINE¶EOF¶exec bash ./x.sh
+IFS=, read -ra V <<< "SGLANG_K=4,B=1"; export "${V[@]}"
+declare -A M=([SGLANG_K]=4); for k in "${!M[@]}"; do export "$k=${M[$k]}"; done
+export SGLANG_K=1; f() { unset "$1"; }; f SGLANG_K
+export SGLANG_K=1; f() { declare -g "$1=$2"; }; f SGLANG_K 4
+export SGLANG_K=1; f() { local -n r="$1"; r=4; }; f SGLANG_K
+export SGLANG_K=1; f() { export -n "$1"; }; f SGLANG_K
+export SGLANG_K=1; { read; SGLANG_K=$REPLY; } <<< 4
+export SGLANG_K=1; readarray -t -C 'SGLANG_K=4 #' -c 1 x <<< a
+export SGLANG_K=1; trap 'SGLANG_K=4' USR1; kill -USR1 $$; :
+trap 'export SGLANG_K=4' USR1; kill -USR1 $$; :
+export SGLANG_K=1; trap 'SGLANG_K=4' DEBUG; :
+export SGLANG_K=1; eval SGLANG_K=4
+export SGLANG_K=1; eval SGLANG_K\=4
+export SGLANG_K=1; v=4; eval SGLANG_K='$v'
+export SGLANG_K=1; eval 'unset SGLANG_K'
+eval export SGLANG_{K,L}=4
+eval 'export SGLANG_{K,L}=4'
+export SGLANG_K=1; eval "unset \${!SGLANG_@}"
+export SGLANG_K=1; eval unset SGLANG_{K,L}
+export "SGLANG_"{K,L}"=4"
+export SGLANG_K{,}=4
+export SGLANG_K=1; export -n SGLANG_{K,L}
+readonly SGLANG_{K,L}=4; export SGLANG_K
+SGLANG_K=4; export {SGLANG_K,B}
+exec env SGLANG_{K,L}=4 ENGINE
+export $'SGLANG_K=4'
+export SGLANG_K=1; SGLANG_K[0]=4
+export SGLANG_K=1; a=(SGLANG_K); printf -v "${a[0]}" 4
+export SGLANG_K=1; a=(SGLANG_K); unset "${a[0]}"
+export SGLANG_K=1; unset 'SGLANG_K[0]'
+export SGLANG_K=1; v=SGLANG; unset "${v}_K"
+export SGLANG_K=1; v=SGLANG; unset ${v}_{K,L}
+export SGLANG_K=1; if read SGLANG_K <<< 4; then :; fi
+export SGLANG_K=1; while read SGLANG_K; do :; done <<< 4
+export SGLANG_K=1; until (( SGLANG_K++ > 3 )); do :; done
+export SGLANG_K=1; case $((SGLANG_K=4)) in *) ;; esac
+export SGLANG_K=1; for i in $((SGLANG_K=4)); do :; done
+export SGLANG_K=1; x=$((SGLANG_K=4))
+export SGLANG_K=1; export B=$((SGLANG_K=4))
+export SGLANG_K=1; a[SGLANG_K=4]=1
+export SGLANG_K=1; a=([SGLANG_K=4]=1)
+export SGLANG_K=1; cat <<< $((SGLANG_K=4))
+export SGLANG_K=1; cat <<EOF¶$((SGLANG_K=4))¶EOF
+export SGLANG_K=1; : > /dev/null$((SGLANG_K=0)) || :
+export SGLANG_K=1; declare -i n=SGLANG_K=4
+export SGLANG_K=1; declare -i n; n=SGLANG_K=4
+export SGLANG_K=1; test -v "a[SGLANG_K=4]"
+export SGLANG_K=1; [ -v "a[SGLANG_K=4]" ]
+export SGLANG_K=1; shopt -s extglob; : ${SGLANG_K:=4}
+export SGLANG_K=1; set -- ${SGLANG_K:=4} SGLANG_K; unset "$2"
+export SGLANG_K=1; command unset SGLANG_K
+export SGLANG_K=1; builtin unset SGLANG_K
+export SGLANG_K=1; command read SGLANG_K <<< 4
+export SGLANG_K=1; command eval 'SGLANG_K=4'
+export SGLANG_K=1; builtin let SGLANG_K=4
+export SGLANG_K=1; time read SGLANG_K <<< 4
+export SGLANG_K=1; ! read SGLANG_K <<< 4
+export SGLANG_K=1; true && read SGLANG_K <<< 4
+export SGLANG_K=1; false || read SGLANG_K <<< 4
 """
 
 # Near to the above, and nothing to refuse: a knob behind it, and in HARMLESS also one in front of it.
