@@ -37,6 +37,10 @@ bench: ## ratios, measured in one run
 	@tools/setup lab dev
 	@tools/bench
 
+soak: ## changes that die: thousands in process, 25 whole playbooks killed (SEEDS, KILLS, SEED)
+	@tools/setup lab dev
+	@tools/soak
+
 pictures: ## the pictures in docs/pictures, from runs on the lab (wants Chromium)
 	@tools/setup lab dev
 	@tools/pictures
@@ -47,4 +51,4 @@ clean: ## end everything that was started, hosts too, and remove what was built
 	@rm -rf .lab .lab-* build .cache .mypy_cache .ruff_cache .pytest_cache
 	@echo "clean: the lab is down and nothing built is left (.venv stays; rm -r .venv removes it)"
 
-.PHONY: help setup demo test lint molecule test-real bench pictures clean
+.PHONY: help setup demo test lint molecule test-real bench soak pictures clean

@@ -45,8 +45,8 @@ class ActionModule(ActionBase):
         return {**result, "kind": str(args.get("verb", "")), "began": began, "ended": time.time()}
 
     def _ask(self, args: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
-        """Call the module; for confirm and rollback, which may be said twice, a dropped connection is waited out."""
-        deadline = time.monotonic() + (_RECONNECT_FOR_S if args.get("verb") in ("confirm", "rollback") else 0)
+        """Call the module; a dropped connection is waited out, since every verb may come twice, also at once."""
+        deadline = time.monotonic() + _RECONNECT_FOR_S
         while True:
             try:
                 return self._execute_module(module_args=args, task_vars=task_vars)

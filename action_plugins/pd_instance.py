@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from typing import Any
 
+from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
@@ -15,6 +17,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import pla
 display = Display()
 
 FIRST_LINE_S, LONGEST_LINE_S = 3.0, 30.0
+RECONNECT_FOR_S, POLL_S = 60.0, 0.7
 
 
 class ActionModule(ActionBase):
@@ -32,7 +35,7 @@ class ActionModule(ActionBase):
         if arguments.get("state", "status") != "status" and not self._task.check_mode:
             told.start()
         try:
-            result.update(self._execute_module(module_args=arguments, task_vars=task_vars))
+            result.update(self._ask(name, arguments, task_vars))
         finally:
             done.set()
         if result.get("lost"):
@@ -44,6 +47,27 @@ class ActionModule(ActionBase):
             display.display(f"  {name}  {result['requests']} requests ended before it stopped", color="green")
         kind = {"started": "start", "stopped": "stop", "restarted": "restart"}.get(arguments.get("state", ""), "look")
         return {**result, "kind": kind, "instance": name, "began": began, "ended": time.time()}
+
+    def _ask(self, name: str, arguments: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        """Call the module; a connection that drops while something drains or starts is waited out.
+
+        A start of what runs and a stop of what is stopped do nothing, so both may come twice; a restart may not.
+        """
+        twice = arguments.get("state") in ("started", "stopped", "status")
+        deadline = time.monotonic() + (RECONNECT_FOR_S if twice else 0)
+        while True:
+            try:
+                return self._execute_module(module_args=arguments, task_vars=task_vars)
+            except AnsibleConnectionFailure as error:
+                if time.monotonic() >= deadline:
+                    raise
+                words = " ".join(str(error).split())[:200]
+                display.display(plain(f"  {name}  connection lost, trying again ({words})"), color="yellow")
+                time.sleep(POLL_S)
+                # The folder for module files may be gone after a reboot.
+                self._connection._shell.tmpdir = None
+                with contextlib.suppress(Exception):  # whatever is wrong with it, the next call tells
+                    self._connection.reset()
 
 
 def _tell(name: str, arguments: dict[str, Any], done: threading.Event) -> None:

@@ -92,7 +92,8 @@ def began_with_new(record: Mapping[str, Any]) -> list[str]:
     """Names of instances whose process began after its script had been changed, although the change did not start it.
 
     After a reboot, or when a service manager starts a unit again that died, a process has the new script while the
-    change was still far from restarting it. What cannot be asked counts as such: a restart too much is safe.
+    change was still far from restarting it. A manager that cannot be asked is not there, and starts them later, with the
+    old script.
     """
     found = []
     for item in record["files"]:
@@ -102,8 +103,8 @@ def began_with_new(record: Mapping[str, Any]) -> list[str]:
                 continue
             made = os.stat(item["path"]).st_mtime
             since_s = _manager(instance_from_dict(instance)).status(instance["unit"]).since_s
-        except (PdopsError, OSError):
-            found.append(str(item["instance"]))
+        except (PdopsError, OSError) as error:
+            _log(f"change {record['id']}: {item['instance']} could not be looked at: {error}")
             continue
         if since_s is not None and time.time() - since_s >= made - _CLOCKS_S:
             found.append(str(item["instance"]))

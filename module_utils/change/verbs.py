@@ -186,20 +186,22 @@ def _rollback(book: Book, params: Params) -> dict[str, Any]:
     """Hand the rollback to the guard: one way back, whether a controller still lives or not."""
     if not book.exists(params["change_id"]):
         return {"changed": False, "said": _said_without_record(book, params)}
-    record = book.load(params["change_id"])
-    if record["state"] == "rollback-failed":
-        later = [item for item in book.all() if item["opened"] >= record["opened"] and item["id"] != record["id"]]
-        if rules.settled(record, later):
-            raise PdopsError(
-                f"change {record['id']}: its rollback failed, but a later change ended well, which trying again would undo; "
-                "see recover.yml."
+    # Under one lock: the guard may begin at this very moment, and a verb may come twice after a cut connection.
+    with book.store.lock(f"rollback {params['change_id']}", try_write=False):
+        record = book.load(params["change_id"])
+        if record["state"] == "rollback-failed":
+            later = [item for item in book.all() if item["opened"] >= record["opened"] and item["id"] != record["id"]]
+            if rules.settled(record, later):
+                raise PdopsError(
+                    f"change {record['id']}: its rollback failed, but a later change ended well, which trying again would undo; "
+                    "see recover.yml."
+                )
+        if record["state"] in ("open", "rollback-failed"):
+            record = book.set_state(
+                record["id"], "rolling-back", params["said"] or "asked for", ("open", "rollback-failed")
             )
-    if record["state"] in ("open", "rollback-failed"):
-        record = book.set_state(
-            record["id"], "rolling-back", params["said"] or "asked for", ("open", "rollback-failed")
-        )
-    elif record["state"] in ("confirmed", "superseded"):
-        rules.require_open(record, "rollback")
+        elif record["state"] in ("confirmed", "superseded"):
+            rules.require_open(record, "rollback")
     if record["state"] == "rolling-back":
         guard.ensure(book.store, agent.install(book.store), record["id"], _under_systemd(record))
     return _told(book.load(record["id"]), changed=True)

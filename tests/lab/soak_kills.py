@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Whole playbooks killed at random moments; `make soak` runs it (not collected by `make test`).
+
+Every other time the guard is waited for, and else the next run comes at once, while guard and lease still hold.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+
+from .conftest import KNOB, QUICK, Lab
+
+pytestmark = pytest.mark.lab
+
+KILLS = int(os.environ.get("PDOPS_SOAK_KILLS", "25"))
+SEED = int(os.environ.get("PDOPS_SOAK_SEED", "0"))
+
+
+@pytest.fixture(scope="module")
+def lab(module_lab: Lab) -> Lab:
+    module_lab.story()
+    return module_lab
+
+
+class Contents:
+    """The two contents of the script, and how long a whole change takes here."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.old = lab.script.read_bytes()
+        begin = time.monotonic()
+        assert lab.play("restore_knob.yml", *QUICK).rc == 0
+        self.whole_s = time.monotonic() - begin
+        self.new = lab.script.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def contents(lab: Lab) -> Contents:
+    return Contents(lab)
+
+
+def serves_what_its_scripts_say(lab: Lab, contents: Contents) -> None:
+    assert lab.script.read_bytes() in (contents.old, contents.new), "torn"
+    assert lab.running_knob() == ("512" if lab.script.read_bytes() == contents.new else None)
+    assert lab.serves()
+
+
+@pytest.mark.parametrize("number", range(KILLS))
+def test_a_killed_playbook_leaves_old_or_new_and_the_next_run_ends_clean(
+    lab: Lab, contents: Contents, number: int
+) -> None:
+    chance = random.Random(SEED * 1000 + number)
+    forward = lab.script.read_bytes() == contents.old
+    verb = ["restore_knob.yml"] if forward else ["revert_knob.yml", "-e", f"knob={KNOB}"]
+    process = lab.start(*verb, *QUICK)
+    try:
+        process.communicate(timeout=chance.uniform(0.1, contents.whole_s))
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    assert lab.script.read_bytes() in (contents.old, contents.new), "torn"
+    if number % 2:
+        lab.wait(
+            "the guard's end", lambda: all(item["state"] not in ("open", "rolling-back") for item in lab.changes()), 120
+        )
+        serves_what_its_scripts_say(lab, contents)
+        seen = lab.play("recover.yml")
+        assert seen.rc == 0 and "no change waits to be ended" in seen.words, seen.text
+    else:
+        finish = (
+            lab.play("recover.yml", "-e", "finish=back", *QUICK) if chance.random() < 0.5 else lab.play(*verb, *QUICK)
+        )
+        if "is being rolled back now" in finish.words:
+            lab.wait("the guard's end", lambda: lab.changes()[-1]["state"] == "rolled-back", 120)
+            finish = lab.play(*verb, *QUICK)
+        assert finish.rc == 0, finish.text
+        serves_what_its_scripts_say(lab, contents)
+    assert all(item["state"] not in ("open", "rolling-back", "rollback-failed") for item in lab.changes())
