@@ -17,6 +17,7 @@ from .. import knobs
 from ..pdops_error import PdopsError
 from ..scripts.editing import set_knob, unset_knob
 from ..scripts.reading import read_script
+from .block_writer import write_knobs
 
 BEGIN = "# >>> pdops knobs: one export a line; pdops edits here, see set_knob.yml >>>"
 END = "# <<< pdops knobs <<<"
@@ -141,8 +142,14 @@ def fill(base: bytes, wanted: Mapping[str, str], present: Optional[bytes] = None
     complete = {**fixed, **wanted}
     for name in [name for name in read_script(script).active() if name not in complete]:
         script = unset_knob(script, name)
-    for name, value in complete.items():
-        script = set_knob(script, name, value)
+    block = find_block(script)
+    written = write_knobs(script, block.start, block.end, complete) if block is not None else None
+    if written is None:
+        # The editor says what is in the way of which one.
+        for name, value in complete.items():
+            script = set_knob(script, name, value)
+    else:
+        script = written
     _check_filled(script, complete)
     return script
 

@@ -50,7 +50,7 @@ def _new_exports(analysis: Analysis, name: str, value: str) -> Iterator[Edit]:
     limit = max((start.offset for start in analysis.starts), default=len(text))
     for place in reversed(analysis.places):
         if place.commented and place.name == name and place.start < limit:
-            yield _with_line_after(text, place.end, name, value)
+            yield line_after(text, place.end, name, value)
             break
     relatives = [
         place
@@ -61,13 +61,13 @@ def _new_exports(analysis: Analysis, name: str, value: str) -> Iterator[Edit]:
     for place in relatives[:_MOST_RELATIVES]:
         statement = place.statement
         if statement is not None:
-            yield _with_line_after(text, statement.end, name, value)
+            yield line_after(text, statement.end, name, value)
     for offset in sorted({start.outer[0] for start in analysis.starts}):
         yield _with_line_before(analysis, offset, name, value)
     for start in analysis.starts[-1:]:
         yield _with_line_before(analysis, start.offset, name, value)
     if not analysis.starts:
-        yield _with_line_after(text, len(text), name, value)
+        yield line_after(text, len(text), name, value)
 
 
 def _shared(one: str, other: str) -> int:
@@ -98,7 +98,8 @@ def _indentation(text: str, line_start: int) -> str:
     return match.group() if match else ""
 
 
-def _with_line_after(text: str, offset: int, name: str, value: str) -> Edit:
+def line_after(text: str, offset: int, name: str, value: str) -> Edit:
+    """One more line that exports the name, behind the line of ``offset``."""
     start = _line_start(text, offset)
     # the line may belong to a statement that began above: its first line tells the indentation
     while start > 1 and text[start - 2] == "\\":
