@@ -1,91 +1,76 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) 2026 the pdops authors
-"""Which names hold secrets, and texts in which the values of such names are masked.
+"""Texts in which the values of names that hold secrets are masked.
 
 The masking looks at the text alone, not at a parse of it: it must also hold for
-broken scripts, for diffs, for single lines and for log tails.
+broken scripts, for diffs, for single lines and for log tails. It takes time in
+proportion to the text.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from functools import lru_cache
-from typing import Optional
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+
+from .secret_names import is_secret
+from .secret_values import Span, Values
+
+__all__ = ["MASK", "is_secret", "mask_env", "mask_text"]
 
 MASK = "********"
 
 # A repeated secret is masked everywhere in the text, but only when it is long enough
 # not to be an ordinary word or number.
 _SHORTEST_REPEATED = 6
+# Nobody repeats a longer one, but a key's single lines may stand elsewhere.
+_LONGEST_REPEATED = 1024
+_LONG_LINE = 16
 
-_TELLING_TEXT = (
-    "PASSWORD PASSWD PASSPHRASE PASSWORDS SECRET SECRETS CREDENTIAL CREDENTIALS APIKEY APIKEYS "
-    "AUTHORIZATION BEARER PRIVATEKEY"
+_WORD = re.compile(r"(?P<param>\$\{[!#]?[A-Za-z_][A-Za-z0-9_]*)|[A-Za-z0-9_][A-Za-z0-9_-]*")
+# What stands between a name and its value.
+_BEHIND = re.compile(
+    r"(?:\[[^\]\n]{0,80}\])?(?P<shut>\\*[\"']?\]?)(?:"
+    r"(?P<tight>\+?=)(?=[^\s=>])"
+    r"|(?P<equal>[ \t]*(?:[:?!|+]=|=[>=]?=?)[ \t]*)"
+    r"|(?P<colon>[ \t]*:(?!:|//)[ \t]*)"
+    r"|(?P<apart>(?:[ \t]|\\\r?\n)*(?:,\s*|(?:[ \t]|\\\r?\n)|\r?\n[+ -]?[ \t]*-[ \t]+)(?:[ \t]|\\\r?\n)*)"
+    r")"
 )
-# The name of a place or of a switch about the secret, not the secret.
-_ABOUT_TEXT = (
-    "FILE PATH DIR FOLDER NAME ENV ENABLED ENABLE REQUIRED TYPE HEADER URL TTL LENGTH LEN COUNT TIMEOUT "
-    "HELPER PROVIDER STORE BACKEND EXPIRY"
+_PARAM = re.compile(r"(?:\[[^\]\n]{0,80}\])?:?[-=]")
+_SCHEME = re.compile(r"(?:bearer|basic|token|digest)[ \t]+", re.IGNORECASE)
+# Names that programs use for much else; of what stands behind them, words are not looked for elsewhere.
+_COMMON = frozenset(["key", "token", "secret", "password", "credentials"])
+_WORDLIKE = re.compile(r"[A-Za-z_.-]+|<[A-Za-z ]*>")
+_BLOCK = re.compile(r"[|>][+-]?[0-9]?[ \t]*(?:#[^\n]*)?\r?\n")
+_COUNT = re.compile(r"[0-9]+(?:\.[0-9]+)?(?=[,;\s]|\Z)")
+_OPAQUE = re.compile(r"[A-Za-z0-9._~+/=-]{6}")
+# What may stand before a name, looked for in the few characters before it.
+_SIGNS = (":", "=")
+_LISTED = re.compile(r"-[ \t]+\\*[\"']?--?\Z")
+_LEAD = re.compile(r"(?:[(\[:=]|-v|env)[\s\\\"'A-Za-z]{0,6}\Z", re.IGNORECASE)  # cheaper than the four below
+_NAMED = re.compile(r"\b(?:name|key|var|variable)\\*[\"']?[ \t]*[:=][ \t]*\\*[\"']?\Z", re.IGNORECASE)
+_PAIRED = re.compile(r"(?P<open>[(\[])\s*(?:[A-Za-z]{0,2}\\*[\"'])\Z")
+_COMMAND = re.compile(r"\b(?:(?P<printf>printf[ \t]+-v)|setenv|(?-i:ENV))[ \t]+[\"']?\Z", re.IGNORECASE)
+_ITEM = re.compile(r"\n[+ -]?[ \t]*-[ \t]")
+_SHUT = re.compile(r"\\*[\"']?")
+_VALUE = re.compile(r"\\*[\"']?\bvalue\\*[\"']?\s*[:=]\s*", re.IGNORECASE)
+_TO_VALUE = re.compile(
+    r"\\*[\"']?(?:(?!\b(?:name|key|var|variable)\b)[^{}\[\]]){0,160}?\bvalue\\*[\"']?\s*[:=]\s*", re.IGNORECASE
 )
-# X_KEY that is no secret: keys of tables and graphs. SGLANG_LOG_DECODE_GRAPH_KEY is the registry's one.
-_PLAIN_KEYS_TEXT = (
-    "GRAPH CACHE SORT HASH PRIMARY FOREIGN PARTITION PUBLIC GROUP ROUTING LOOKUP INDEX MAP DICT LABEL HOT"
+_PAIR_ENDS = re.compile(r"\\*[\"']?[A-Za-z0-9_.-]*\\*[\"']?\s*\]")
+
+_URL = re.compile(r"://[^\s/:@'\"]*:(?=[^\s/@'\"]+@)")
+_HERE = re.compile(r"<<<[ \t]*")
+_READ = re.compile(r"\b(?:read|readarray|mapfile)\b([^\n;|&<>]*)\Z")
+_SSHPASS = re.compile(r"\bsshpass[ \t]+(?:-[veh][ \t]+)*-p[ \t]*")
+_USER = re.compile(
+    r"\b(?P<curl>curl|wget|https?)\b(?!:)|(?<!\\)(?P<line>\n)|(?<![\w-])(?:-u|--(?:proxy-)?user)[ \t\"',=]*[^\s:'\"$,=]*:(?=[^\s'\"])"
 )
-# X_TOKEN that counts or names tokens of text, as in SGLANG_USE_AITER_FP8_PER_TOKEN.
-_PLAIN_TOKENS_TEXT = (
-    "PER TO NEXT NEW MAX MIN NUM EOS BOS PAD SEP UNK CLS MASK STOP END START THINK IMAGE VIDEO AUDIO SPECIAL "
-    "FIRST LAST EACH EVERY BY IN OUT INPUT OUTPUT PROMPT DRAFT SINGLE MULTI"
-)
-
-_TELLING = frozenset(_TELLING_TEXT.split())
-_ABOUT = frozenset(_ABOUT_TEXT.split())
-_PLAIN_KEYS = frozenset(_PLAIN_KEYS_TEXT.split())
-_PLAIN_TOKENS = frozenset(_PLAIN_TOKENS_TEXT.split())
-
-
-@lru_cache(maxsize=8192)  # a script names the same few hundred names again and again
-def is_secret(name: str) -> bool:
-    """Whether the value of a name must never be shown: judged by the name alone.
-
-    Of the 770 names of the SGLang registry (0.5.23) exactly one is a secret, EXA_API_KEY;
-    the unit test holds that list. Names with ``-`` (options) count like ``_``.
-    """
-    parts = [part for part in re.split(r"[_\-.]+", name.upper()) if part]
-    while len(parts) > 1 and parts[-1].isdigit():
-        parts.pop()
-    if not parts or parts[-1] in _ABOUT:
-        return False
-    if any(part in _TELLING for part in parts):
-        return True
-    last = parts[-1]
-    before = parts[-2] if len(parts) > 1 else ""
-    if last in ("PWD", "PASS"):
-        return before not in ("", "OLD", "NUM", "MULTI", "SINGLE", "PER", "EACH")
-    if last == "TOKEN":
-        return before not in _PLAIN_TOKENS
-    if last == "TOKENS":
-        return before in ("API", "AUTH", "ACCESS", "BEARER", "REFRESH")
-    if "API" in parts and any(part in ("KEY", "KEYS") for part in parts[parts.index("API") + 1 :][:1]):
-        return True
-    if last == "KEY":
-        return before not in _PLAIN_KEYS
-    return parts[-3:] == ["ACCESS", "KEY", "ID"] or (last == "KEYS" and before in ("ACCESS", "PRIVATE"))
-
-
-_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
-# Where a secret's value may begin. A quote that encloses just the name may stand behind it.
-_PLACE = re.compile(
-    r"(?P<url>://[^\s/:@'\"]+:)(?=[^\s/@'\"]+@)"
-    r"|(?P<header>\bauthorization\\?[\"']?[ \t]*:[ \t]*(?:\\?[\"'])?(?:(?:bearer|basic|token)[ \t]+)?)"
-    r"|(?P<bearer>\bbearer[ \t]+)(?=[A-Za-z0-9._~+/=-]{6})"
-    r"|(?<![A-Za-z0-9_-])(?:"
-    rf"(?P<assign>{_NAME})(?P<assigned>[\"']?\+?=)"
-    r"|--?(?P<option>[A-Za-z][A-Za-z0-9_-]*)(?:\\?[\"'])?(?:=|(?:,|[ \t]|\\\r?\n)+)(?!--)"
-    r"|(?P<key>[A-Za-z_][A-Za-z0-9_-]*)(?:\\?[\"'])?[ \t]*:[ \t]+"
-    r")",
-    re.IGNORECASE,
-)
+_CURL = re.compile(r"curl|wget|https? ")
+_PEM = re.compile(r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----")
+_PEM_END = re.compile(r"-----END (?:[A-Z0-9]+ )*PRIVATE KEY-----")
+_COLOR = re.compile(r"(?:\x1b|\\(?:e|033|x1[bB]|u001[bB]))\[[0-9;?]*[ -/]*[A-Za-z]")
 # Keys that are known by their form, whatever stands before them: Hugging Face, OpenAI and its like, GitHub, GitLab,
 # AWS, Slack. The names of models and files that begin so are shorter, or have other characters in them.
 _SHAPES = re.compile(
@@ -93,51 +78,30 @@ _SHAPES = re.compile(
     r"|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|AKIA[A-Z0-9]{16}|xox[abprs]-[A-Za-z0-9-]{16,})"
     r"(?![A-Za-z0-9_])"
 )
-_REFERENCE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|\{[A-Za-z_][A-Za-z0-9_]*\}|[0-9@*#])")
-_BARE = re.compile(r"[^\s\\'\"$`;&|<>(),}\]]+")
-_ENDS = " \t\r\n;&|<>()"
 
 
 def mask_text(text: str) -> str:
     """The text for people: every secret's value is replaced by ``********``, all else is the same.
 
     Values are found behind names for which :func:`is_secret` holds: in exports of every state (also
-    commented-out ones), assignments in front of a command, ``--api-key X`` and ``--api-key=X`` style
-    options, ``"api_key": "X"`` pairs, behind ``Authorization:`` and ``Bearer``, and as the password in a URL;
-    bare or in any quotes, which stay. A value that only names a variable (``$HF_TOKEN``) stays, since it tells
-    nothing. A value of six or more characters is masked wherever else it stands in the text, and so is what has the
-    form of a well-known provider's key.
+    commented-out ones), assignments of shells and programs, ``${NAME:-X}``, ``--api-key X`` and ``--api-key=X`` style
+    options, pairs as in JSON and YAML, also ``name: X_TOKEN`` with its ``value:``, behind ``Authorization:`` and
+    ``Bearer``, and as the password in a URL; bare or in any quotes, which stay, and a quote that is never closed ends
+    with its line. A value that only names a variable (``$HF_TOKEN``) stays, since it tells nothing. A value of six or
+    more characters is masked wherever else it stands in the text, and so is what has the form of a well-known
+    provider's key. Colors of terminals within a name or a value hide nothing.
     """
-    spans: list[tuple[int, int]] = []
-    values: set[str] = set()
-    position = 0
-    while True:
-        place = _PLACE.search(text, position)
-        if place is None:
-            break
-        name = place.group("assign") or place.group("option") or place.group("key")
-        if name is not None and not is_secret(name):
-            # only past the name: what follows may itself be a place
-            position = place.start() + max(1, place.group().find(name) + len(name))
-            continue
-        found = _Value(text, place).spans
-        position = max(place.end(), found[-1][1] if found else 0)
-        spans += found
-        for start, end in found:
-            values.update((text[start:end], _UNESCAPED.sub(r"\1", text[start:end])))
-            values.update(_DEFAULT.findall(text[start:end]))
-        values.add("".join(text[start:end] for start, end in found))
+    plain, raw_at = _without_colors(text)
+    spans, values = _found(plain)
+    spans += _repeated(plain, values)
+    spans += [found.span() for found in _SHAPES.finditer(plain)]
     out: list[str] = []
     last = 0
-    for start, end in spans:
-        out += [text[last:start], _masked(text[start:end])]
-        last = end
-    out.append(text[last:])
-    masked = "".join(out)
-    for value in sorted(values, key=len, reverse=True):
-        if len(value) >= _SHORTEST_REPEATED and value.strip("*"):
-            masked = masked.replace(value, MASK)
-    return _SHAPES.sub(MASK, masked)
+    for start, end in _merged(spans):
+        begin, stop = raw_at(start), raw_at(end - 1) + 1
+        out += [text[last:begin], _masked(text[begin:stop])]
+        last = stop
+    return "".join([*out, text[last:]])
 
 
 def mask_env(env: Mapping[str, str]) -> dict[str, str]:
@@ -145,153 +109,287 @@ def mask_env(env: Mapping[str, str]) -> dict[str, str]:
     return {name: MASK if is_secret(name) else value for name, value in env.items()}
 
 
-_DEFAULT = re.compile(r":?[-=+]['\"]?([^'\"{}$]+)['\"]?\}")
-_UNESCAPED = re.compile(r"\\(.)")
-
-
 def _masked(value: str) -> str:
     """Line ends stay, so that line numbers of a masked text are those of the file."""
     return re.sub(r"[^\r\n]+", MASK, value)
 
 
-class _Value:
-    """Where the characters of one value are, without the quotes around them."""
-
-    def __init__(self, text: str, place: re.Match[str]) -> None:
-        self.text = text
-        self.spans: list[tuple[int, int]] = []
-        start = place.end()
-        if place.group("url"):
-            self._keep(start, text.index("@", start))
-            return
-        # "api_key": in JSON, "--api-key" "x" in an array: what is quoted there is the name alone
-        self.in_data = bool(place.group("key") or place.group("header") or place.group("bearer"))
-        name_start = place.start()
-        self.opener = _open_quote(text, name_start)
-        before = text[name_start - 1] if name_start else ""
-        behind = text[name_start:start].rstrip(" \t:=,+\\\r\n")[-1:]
-        escaped = text[name_start - 2 : name_start - 1] == "\\"
-        if before and before in "'\"" and not escaped and behind == before == self.opener:
-            self.opener = ""
-        self.whole = bool(self.opener) and before == self.opener and not escaped and not self.in_data
-        if text[start : start + 1] in ("'", '"'):
-            self.whole = False
-        if place.group("header"):
-            self.whole = bool(self.opener)
-        self._read(start)
-
-    def _read(self, start: int) -> None:
-        text = self.text
-        at = start
-        while at < len(text):
-            char = text[at]
-            if char == self.opener or (self.opener and char == "\n"):
-                break
-            if char in "'\"":
-                closing = self._closing(at)
-                if closing is None or ("\n" in text[at:closing] and at > start):
-                    break  # a quote that was opened on an earlier line ends here
-                self._keep(at + 1, closing)
-                at = closing + 1
-                if self.in_data:
-                    break
-            elif char == "\\":
-                following = text[at + 1 : at + 2]
-                if following == self.opener == '"' and not self.whole:
-                    closing = text.find('\\"', at + 2)
-                    closing = len(text) if closing < 0 else closing
-                    self._keep(at + 2, closing)
-                    at = closing + 2
-                    if self.in_data:
-                        break
-                elif following in ("\n", "\r"):
-                    at += 2
-                else:
-                    self._keep(at, at + 2)
-                    at += 2
-            elif char == "$" and not self.opener and text[at + 1 : at + 2] in ("'", '"'):
-                at += 1
-            elif char in "$`" and self.opener != "'":
-                end = _expansion_end(text, at)
-                self._keep(at, end)
-                at = end
-            elif char in _ENDS or (self.in_data and char in ",}]"):
-                if not self.whole:
-                    break
-                self._keep(at, at + 1)
-                at += 1
-            else:
-                bare = _BARE.match(text, at)
-                end = bare.end() if bare else at + 1
-                self._keep(at, end)
-                at = end
-
-    def _keep(self, start: int, end: int) -> None:
-        """Take a piece for the value, unless it only names a variable."""
-        if start >= end or _REFERENCE.fullmatch(self.text, start, end):
-            return
-        if self.spans and self.spans[-1][1] == start:
-            self.spans[-1] = (self.spans[-1][0], end)
-        else:
-            self.spans.append((start, end))
-
-    def _closing(self, at: int) -> Optional[int]:
-        """The quote that closes the one at ``at``; None when the line's own quote comes first."""
-        text = self.text
-        quote = text[at]
-        escapes = quote == '"' or text[at - 1 : at] == "$"
-        position = at + 1
-        while position < len(text):
-            char = text[position]
-            if char == quote:
-                return position
-            if char == self.opener:
-                return None
-            position += 2 if char == "\\" and escapes else 1
-        return None
-
-
-def _open_quote(text: str, at: int) -> str:
-    """The quote that is open at a place, judged by its own line alone; '' in a comment or outside."""
-    line_start = text.rfind("\n", 0, at) + 1
-    quote = ""
-    position = line_start
-    while position < at:
-        char = text[position]
-        if char == "\\" and quote != "'":
-            position += 2
+def _merged(spans: list[Span]) -> Iterator[Span]:
+    """In order, those that overlap as one."""
+    start = end = 0
+    for one in sorted(spans):
+        if one[0] >= one[1]:
             continue
-        if quote:
-            if char == quote:
-                quote = ""
-        elif char in "'\"":
-            quote = char
-        elif char == "#" and (position == line_start or text[position - 1] in " \t;"):
-            return ""
-        position += 1
-    return quote
+        if one[0] < end:
+            end = max(end, one[1])
+            continue
+        if end:
+            yield start, end
+        start, end = one
+    if end:
+        yield start, end
 
 
-def _expansion_end(text: str, at: int) -> int:
-    """The end of ``$NAME``, ``${...}``, ``$(...)`` or backticks, on one line."""
-    reference = _REFERENCE.match(text, at)
-    if reference:
-        return reference.end()
-    if text[at] == "`":
-        end = text.find("`", at + 1)
-        return len(text) if end < 0 else end + 1
-    closers = {"{": "}", "(": ")"}
-    opener = text[at + 1 : at + 2]
-    if opener not in closers:
-        return at + 1
-    depth = 0
-    for position in range(at + 1, len(text)):
-        if text[position] == opener:
-            depth += 1
-        elif text[position] == closers[opener]:
-            depth -= 1
-            if depth == 0:
-                return position + 1
-        elif text[position] == "\n":
-            return position
-    return len(text)
+class _Places:
+    """Goes through one text and gathers where values are."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.values = Values(text)
+        self.groups: list[list[Span]] = []
+        self.weak: list[Span] = []
+        self.past = 0
+
+    def take(self, found: list[Span], past: int, weak: bool = False) -> None:
+        """Take a value. A ``weak`` one, behind a name that is a common word, may be a word of a program, too."""
+        self.past = max(self.past, past, found[-1][1] if found else 0)
+        if weak and len(found) == 1 and _WORDLIKE.fullmatch(self.text, *found[0]):
+            self.weak += found
+        elif len(found) == 1 and self.text[found[0][1] : found[0][1] + 1] in ("(", "["):
+            self.weak += found  # api_key = read(...)
+        elif found:
+            self.groups.append(found)
+
+    def word(self, name: str, start: int, end: int) -> None:
+        """A name that holds a secret stands at ``start``."""
+        text = self.text
+        behind = _BEHIND.match(text, end)
+        kind = behind.lastgroup if behind else None
+        if behind is None or kind == "apart":
+            lead = text[max(0, start - 48) : start]
+            if lead.rstrip(" \t\\\"'")[-1:] in _SIGNS and _NAMED.search(lead):
+                self._named(start, end)
+            elif behind is not None:
+                self._apart(name, start, behind, lead)
+            return
+        shut, at = behind.group("shut"), behind.end()
+        if kind == "colon":
+            self._pair(name, start, at, shut)
+            return
+        sign = behind.group("equal") or ""
+        if sign[:1] == "=" and sign[1:].isspace() and text[at : at + 1] not in ("'", '"', "\\"):
+            return  # HF_TOKEN= python x
+        if text[at : at + 1] == "(":
+            self.take(self.values.array(at + 1), at)
+        else:
+            self.take(self._credentials(at, start, shut), at, name in _COMMON)
+
+    def _credentials(self, at: int, start: int, shut: str, in_data: bool = False, whole: bool = False) -> list[Span]:
+        """A value without the word Bearer or its like."""
+        text = self.text
+        scheme = _SCHEME.match(text, at)
+        if scheme:
+            return self.values.read(scheme.end(), start, shut, in_data, whole)
+        found = self.values.read(at, start, shut, in_data, whole)
+        if found:
+            first = _SCHEME.match(text, found[0][0], found[0][1])
+            if first:
+                found[0] = (first.end(), found[0][1])
+        return found
+
+    def _pair(self, name: str, start: int, at: int, shut: str) -> None:
+        text = self.text
+        before = text[start - 1 : start]
+        if before in ("$", "/", "@") and text[at - 1 : at] == ":":
+            return  # $KEY:/usr/bin, my/secret:latest
+        if before == "#" and _COUNT.match(text, at):
+            return  # #cached-token: 0, as the engine logs it
+        block = _BLOCK.match(text, at)
+        if block:
+            self.take(self.values.block(at), block.end())
+            return
+        if shut and text[at : at + 1] in ("\n", "\r"):
+            at = _past_blanks(text, at)
+        word = _WORD.match(text, at + (text[at : at + 1] in ("'", '"')))
+        if name.lower() == "key" and word and is_secret(word.group()):
+            self.past = max(self.past, at)
+            return  # key: HF_TOKEN, with its value elsewhere
+        if text[at : at + 1] == "[":
+            self.take(self.values.array(at + 1, "]"), at)
+            return
+        if text[at : at + 1] == "{":
+            inner = _TO_VALUE.match(text, at + 1)
+            if inner:
+                self.take(self.values.read(inner.end(), start, shut, in_data=True), at)
+            return
+        whole = "authorization" in name.lower() or ("-" in name and not shut)
+        self.take(self._credentials(at, start, shut, True, whole), at, name in _COMMON)
+
+    def _apart(self, name: str, start: int, behind: re.Match[str], lead: str) -> None:
+        """Blanks, commas or a list's next item stand behind the name; ``lead`` is what stands before it."""
+        text = self.text
+        at, shut, sign = behind.end(), behind.group("shut"), behind.group("apart")
+        if name.lower() == "bearer" and "," not in sign and not shut:
+            if _OPAQUE.match(text, at):
+                self.take(self.values.read(at, start, in_data=True), at)
+            return
+        if lead[-1:] == "-":
+            if text.startswith("--", at) or (lead[-2:-1] in ("", "\n")):
+                return  # the next option; or a line of a difference
+            if "\n" in sign and sign.rstrip(" \t").endswith("-") and not _LISTED.search(lead):
+                return
+            self.take(self.values.read(at, start, shut, in_data=bool(shut) and "," in sign), at)
+            return
+        if not _LEAD.search(lead):
+            return
+        command = _COMMAND.search(lead)
+        if command and command.group("printf"):
+            self.take(self.values.words(at, self.values.quotes.at(start)), at)
+            return
+        if command:
+            self.take(self.values.read(at, start, shut), at)
+            return
+        paired = _PAIRED.search(lead)
+        if (
+            paired
+            and shut
+            and "," in sign
+            and text[at : at + 2].lstrip("\\")[:1] in ("'", '"')
+            and (paired.group("open") == "(" or _PAIR_ENDS.match(text, at))
+        ):
+            self.take(self.values.read(at, start, shut, in_data=True), at, weak=True)
+
+    def _named(self, start: int, end: int) -> None:
+        """``name: HF_TOKEN``, the ``value:`` of which stands behind or before it."""
+        text = self.text
+        value = _TO_VALUE.match(text, end)
+        if value:
+            shut = _SHUT.match(text, end)
+            self.take(self.values.read(value.end(), start, shut.group() if shut else "", in_data=True), value.end())
+            return
+        begin = max(self.past, start - 200, text.rfind("{", max(0, start - 200), start))
+        befores = list(_VALUE.finditer(text, begin, start))
+        if befores and not _ITEM.search(text, befores[-1].end(), start):
+            # Its quotes are judged by themselves: what is open at the name was opened behind this value.
+            at = befores[-1].end()
+            found = Values(text[at:start]).read(0, 0, in_data=True)
+            self.take([(at + begin, at + stop) for begin, stop in found], end)
+
+    def param(self, start: int, end: int) -> None:
+        """``${NAME`` stands there."""
+        how = _PARAM.match(self.text, end)
+        if how:
+            self.take(self.values.param(how.end()), how.end())
+
+
+def _past_blanks(text: str, at: int) -> int:
+    while text[at : at + 1] in (" ", "\t", "\r", "\n"):
+        at += 1
+    return at
+
+
+def _found(text: str) -> tuple[list[Span], set[str]]:
+    """Where values are, and which they are."""
+    places = _Places(text)
+    for word in _WORD.finditer(text):
+        start, end = word.span()
+        if start < places.past:
+            continue
+        if word.lastgroup:
+            name = word.group().lstrip("${!#")
+            if is_secret(name):
+                places.param(start, end)
+            continue
+        name = word.group()
+        # "\\nHF_TOKEN=X" within a text: the n belongs to the line end
+        behind_escape = name[0] in "nrt" and text[start - 1 : start] == "\\"
+        if not is_secret(name) and not (behind_escape and is_secret(name[1:])):
+            continue
+        places.word(name, start, end)
+    spans = places.weak + [span for group in places.groups for span in group]
+    others = list(_elsewhere(text))
+    return spans + others, _values(text, [*places.groups, *([span] for span in others)])
+
+
+def _values(text: str, groups: Iterable[list[Span]]) -> set[str]:
+    values: set[str] = set()
+    for group in groups:
+        for start, end in group:
+            value = text[start:end]
+            values.add(value)
+            if "\n" in value:
+                values.update(line for line in value.split("\n") if len(line) >= _LONG_LINE and " " not in line)
+            if "\\" in value:
+                values.add(_UNESCAPED.sub(r"\1", value))
+                values.update(_LINE_ENDS.split(value))
+            if "}" in value:
+                values.update(_DEFAULT.findall(value))
+        if len(group) > 1:
+            values.add("".join(text[start:end] for start, end in group))
+    return {value for value in values if _SHORTEST_REPEATED <= len(value) <= _LONGEST_REPEATED and value.strip("* \n")}
+
+
+_DEFAULT = re.compile(r":?[-=+]['\"]?([^'\"{}$]+)['\"]?\}")
+_UNESCAPED = re.compile(r"\\(.)")
+_LINE_ENDS = re.compile(r"\\[nrt]")
+
+
+def _elsewhere(text: str) -> Iterator[Span]:
+    """Values that no name of a secret stands before."""
+    for found in _URL.finditer(text):
+        yield found.end(), text.index("@", found.end())
+    values = Values(text)
+    for found in _HERE.finditer(text) if "<<<" in text else ():
+        read = _READ.search(text, max(0, found.start() - 200), found.start())
+        if read and any(is_secret(word.group()) for word in _WORD.finditer(read.group(1))):
+            yield from values.read(found.end(), found.start())
+    values = Values(text)
+    for found in _SSHPASS.finditer(text) if "sshpass" in text else ():
+        yield from values.read(found.end(), found.start())
+    values, curl = Values(text), False
+    for found in _USER.finditer(text) if _CURL.search(text) else ():
+        if found.lastgroup:
+            curl = found.lastgroup == "curl"
+        elif curl:
+            yield from values.read(found.end(), found.end())
+    at = 0
+    while True:
+        begin = _PEM.search(text, at)
+        if begin is None:
+            return
+        end = _PEM_END.search(text, begin.end())
+        at = end.start() if end else len(text)
+        yield begin.end(), at
+
+
+def _repeated(text: str, values: set[str]) -> list[Span]:
+    """Where any of ``values`` stands; the longest at each place."""
+    lengths: dict[str, list[int]] = {}
+    for value in values:
+        lengths.setdefault(value[:_SHORTEST_REPEATED], []).append(len(value))
+    if not lengths:
+        return []
+    for known in lengths.values():
+        known[:] = sorted(set(known), reverse=True)
+    size = _SHORTEST_REPEATED
+    heres = [at for at in range(len(text) - size + 1) if text[at : at + size] in lengths]
+    spans = []
+    for at in heres:
+        for length in lengths[text[at : at + size]]:
+            if text[at : at + length] in values:
+                spans.append((at, at + length))
+                break
+    return spans
+
+
+class _Colors:
+    """Places in a text without its colors, as places in the text with them."""
+
+    def __init__(self, starts: list[int], shifts: list[int]) -> None:
+        self.starts, self.shifts = starts, shifts
+
+    def __call__(self, at: int) -> int:
+        return at + self.shifts[bisect_right(self.starts, at) - 1]
+
+
+def _without_colors(text: str) -> tuple[str, _Colors]:
+    pieces: list[str] = []
+    starts, shifts = [0], [0]
+    last = length = 0
+    for found in _COLOR.finditer(text):
+        pieces.append(text[last : found.start()])
+        length += found.start() - last
+        last = found.end()
+        starts.append(length)
+        shifts.append(last - length)
+    return "".join([*pieces, text[last:]]), _Colors(starts, shifts)

@@ -97,6 +97,9 @@ def test_of_the_registrys_770_names_one_is_secret() -> None:
         "AWS_SESSION_TOKEN", "OPENAI_API_KEY", "DB_PASSWORD", "MYSQL_PWD", "PGPASS_X_PASS", "MY_SECRET", "TOKEN", "API_KEY_2",
         "GOOGLE_CREDENTIALS", "SSH_PRIVATE_KEY", "hf_token", "api-key", "admin-api-key", "ssl-keyfile-password", "API_KEYS",
         "WANDB_API_KEY", "NGC_API_KEY", "KEY", "AUTH_TOKENS", "SGLANG_ADMIN_API_KEY",
+        "PGPASSWORD", "APITOKEN", "HFTOKEN", "hfToken", "SECRETKEY", "secretAccessKey", "ACCESSKEY", "HF_TOKEN_PROD", "SGLANG_TOKEN_VALUE",
+        "PASSWORD2", "GITHUB_PAT", "JWT", "AUTH_JWT", "CREDS", "DB_CREDS", "ENCRYPTION_KEYS", "apiKey", "x-api-key", "API_TOKEN_STAGING_2",
+        "HF_TOKEN_FOR_CI", "SESSION_COOKIE", "REDISCLI_AUTH", "MYSQL_ROOT_PASSWORD", "accountKey", "TOKEN_B64",
     ],
 )  # fmt: skip
 def test_names_of_secrets(name: str) -> None:
@@ -110,7 +113,9 @@ def test_names_of_secrets(name: str) -> None:
     [
         "TOKENIZERS_PARALLELISM", "SGLANG_MAX_NEW_TOKENS", "PWD", "OLDPWD", "HF_TOKEN_PATH", "API_KEY_FILE", "SSL_KEYFILE", "PUBLIC_KEY",
         "CACHE_KEY", "NCCL_DEBUG", "KEYS_PER_BATCH", "MONKEY", "SGLANG_PER_TOKEN", "EOS_TOKEN", "PASSES", "MAX_DELAY_PASSES", "AUTHOR",
-        "tokenizer-path", "SORT_KEY", "SECRET_NAME", "BYPASS",
+        "tokenizer-path", "SORT_KEY", "SECRET_NAME", "BYPASS", "key_value", "keyValue", "maxNewTokens", "nextToken", "num_tokens", "keys",
+        "SECRETARY", "secretName", "secretKeyRef", "PATH", "PATCH", "PATTERN", "COMPASS", "KEYBOARD", "cached-token", "jwt-issuer", "NOPASSWD",
+        "passthrough", "authority", "KEEPALIVE_S", "tiktoken", "PASSWORDLESS", "CUDA_ARCH_PAT_COUNT", "PAT", "AUTH",
     ],
 )  # fmt: skip
 def test_names_that_only_look_like_it(name: str) -> None:
