@@ -17,12 +17,15 @@ from typing import Any
 import jinja2
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.pdops.sglang.plugins.module_utils import foreign_json
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
 from ansible_collections.pdops.sglang.plugins.module_utils.report.files import write_report
 from ansible_collections.pdops.sglang.plugins.module_utils.report.view import console_lines, make_view
 
 display = Display()
 
+_MOST_REASON = 300
 _COLORS = {"good": "green", "bad": "red", "warn": "yellow", "calm": "cyan"}
 
 
@@ -40,26 +43,30 @@ class ActionModule(ActionBase):
                 "quiet": {"type": "bool", "default": False},
             }
         )
+        result.update(changed=False, lines=[], path="", latest="", warning="")
+        try:
+            self._report(given, result)
+        except Exception as error:  # whatever a story holds: the change that it tells of has ended already
+            told = str(error) if isinstance(error, (PdopsError, OSError)) else f"{type(error).__name__}: {error}"
+            result["warning"] = plain(f"no report was written: {told[:_MOST_REASON]}")
+            display.warning(result["warning"])
+        return result
+
+    def _report(self, given: dict[str, Any], result: dict[str, Any]) -> None:
         # Plain data: what comes from templates carries tags, which the standard library need not know.
-        story = json.loads(json.dumps(given["story"], default=str))
+        story = foreign_json.loads(json.dumps(given["story"], default=str))
         view = make_view(story)
-        lines = console_lines(view)
+        result["lines"] = lines = console_lines(view)
         if not given["quiet"]:
             for line in lines:
-                display.display(f"  [{view['deployment'] or 'pdops'}] {line}", color=_COLORS[view["outcome"]["tone"]])
-        result.update(changed=False, lines=lines, path="", latest="", warning="")
+                text = plain(f"  [{view['deployment'] or 'pdops'}] {line}")
+                display.display(text, color=_COLORS[view["outcome"]["tone"]])
         folder = given["folder"] or os.path.join("reports", _folder_name(view["deployment"]))
-        try:
-            page = render(view)
-            # Relative to where the operator stands, as every path on a command line is.
-            path, latest = write_report(os.path.abspath(os.path.expanduser(folder)), page, story)
-        except (PdopsError, OSError, jinja2.TemplateError) as error:
-            result["warning"] = f"no report was written: {error}"
-            display.warning(result["warning"])
-            return result
+        page = render(view)
+        # Relative to where the operator stands, as every path on a command line is.
+        path, latest = write_report(os.path.abspath(os.path.expanduser(folder)), page, story)
         result.update(path=path, latest=latest)
-        display.display(f"report: {path}")
-        return result
+        display.display(plain(f"report: {path}"))
 
 
 def render(view: dict[str, Any]) -> str:

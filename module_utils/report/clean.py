@@ -103,7 +103,7 @@ def number(value: Any) -> Optional[float]:
         return None
     try:
         found = float(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return found if math.isfinite(found) else None
 
