@@ -19,6 +19,11 @@ from .shortcuts import proven
 from .state import COMPUTED, Place, Variable
 
 _MOST_REMOVALS = 50
+# What a name that is not set is no empty text for: an expansion without a default, and arithmetic.
+_USE = (
+    r"\$(?:NAME(?!\w)|\{[#!]?NAME(?=[\}#%/^,@\[]|:[^-=+?]))"
+    r"|(?:\(\(|\$\[|\blet\s|\[\[|\$\{[!#]?\w+(?:\[|:(?![-=+?]))|(?<![\w$])\w+\[)[^\n]*?(?<![\w{$])NAME(?!\w|\+?=[^=])"
+)
 
 
 class EditRefused(PdopsError):
@@ -208,7 +213,8 @@ def _refuse_unbound(before: Analysis, after: Analysis, name: str) -> None:
     variable = after.variables.get(name)
     if variable is not None and variable.set:
         return
-    use = re.compile(rf"\$(?:{name}(?![A-Za-z0-9_])|\{{{name}(?=[\}}#%/^,@\[]|:[^-=+?]))")
+    anywhere = rf"(?<!\w){name}(?!\w)" if "${!" in before.text else _USE.replace("NAME", name)
+    use = re.compile(anywhere)
     if any(use.search(start.files) for start in before.starts):
         line = before.line(before.starts[-1].offset)
         raise _refused(name, line, f"the engine's output goes to a file named by ${name}", "change that line first")

@@ -73,7 +73,7 @@ def expand(
     try:
         return _Expansion(raw, state, assignment, braces, assign).whole()
     except (Trouble, RecursionError):
-        return unknown("word", raw)
+        return unknown("word", raw, state.mentioned(raw))
 
 
 def joined_lines(raw: str) -> str:

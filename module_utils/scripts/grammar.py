@@ -70,6 +70,12 @@ class Grammar(Compounds):
                 reserved = RESERVED.match(text, at)
                 if reserved and reserved.group() in stops:
                     return at
+            if char == "e":
+                plain = _EXPORT_LINE.match(text, at)
+                if plain:
+                    statements.append(_export(plain))
+                    at = plain.end()
+                    continue
             statement = self._statement(at)
             statements.append(statement)
             at = self.blanks(statement.end)
@@ -89,12 +95,6 @@ class Grammar(Compounds):
     def _quickly(self, at: int) -> Optional[Statement]:
         """The statement when it is one simple command of easy words, as most lines are; else None."""
         text = self.text
-        plain = _EXPORT_LINE.match(text, at)
-        if plain:
-            start, end = plain.start(1), plain.end()
-            simple = Simple(at, end, [], [Word(at, at + 6, "export"), Word(start, end, text[start:end])], [])
-            simple.export = (plain.group(1), plain.group(plain.lastindex or 2))
-            return _one(simple)
         line = EASY_WORDS.match(text, at)
         if line is None:
             return None
@@ -300,6 +300,13 @@ class Grammar(Compounds):
             if end == at:
                 raise Trouble(start, "this array is not understood")
             at = end
+
+
+def _export(line: re.Match[str]) -> Statement:
+    at, start, end = line.start(), line.start(1), line.end()
+    simple = Simple(at, end, [], [Word(at, at + 6, "export"), Word(start, end, line.string[start:end])], [])
+    simple.export = (line.group(1), line.group(line.lastindex or 2))
+    return _one(simple)
 
 
 def _one(simple: Simple) -> Statement:

@@ -90,6 +90,17 @@ export EE=0^while read -r l; do export "$l"; done <<< EE=5
 EE="SGLANG_CC=3 TT=4"^export $EE
 """.strip().split("\n")
 
+# What an unset name ends under `set -u`.
+UNBOUND = r"""
+set -u^export EE=1^echo "${#EE}"
+set -u^export EE=1^echo $((EE+1))
+set -u^export EE=1^[[ EE -eq 1 ]]
+set -u^export EE=1^x=abc^echo ${x:EE:1}
+set -u^export EE=1^x=(a b)^x[EE]=3
+set -u^export EE=1^export TT=$[EE+1]
+set -u^export EE=1^: "${EE:-}" "${EE+x}"
+""".strip().split("\n")
+
 
 @pytest.fixture(scope="module")
 def bash() -> Iterator[Bash]:
@@ -98,7 +109,10 @@ def bash() -> Iterator[Bash]:
     oracle.close()
 
 
-@pytest.mark.parametrize("form", OVER_TWO_LINES + SET_BY_THE_WAY + FUNCTIONS_AND_LOOPS + WHAT_MAY_FAIL + WHAT_DEPENDS)
+FORMS = OVER_TWO_LINES + SET_BY_THE_WAY + FUNCTIONS_AND_LOOPS + WHAT_MAY_FAIL + WHAT_DEPENDS + UNBOUND
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_bash_agrees(form: str, bash: Bash) -> None:
     script = (form.replace("^", "\n") + "\n" + ENGINE).encode()
     judge_reading(script, bash)
