@@ -12,17 +12,16 @@ from __future__ import annotations
 from functools import partial
 from typing import Callable, NamedTuple, Optional
 
-from .commands import Commands
 from .ending import may_be_left, tests_of, told_by, what_ends
+from .functions import Functions
 from .inner import changed_by
 from .nodes import Command, Compound, Pipeline, Simple, Statement, Word
 from .sources import Sources
-from .state import Variable, joined, unknown
+from .state import Variable, unknown
 
 # A script of any honest size needs far fewer; the bound is against functions that call each other.
 _MOST_STEPS = 200_000
 _DEEPEST_LOOPS = 5
-_DEEPEST_CALLS = 12
 
 
 class Start(NamedTuple):
@@ -39,18 +38,13 @@ class Start(NamedTuple):
     files: str  # the source of its redirections
 
 
-class Walk(Commands):
+class Walk(Functions):
     def __init__(self, guessing: bool = False, text: str = "") -> None:
         super().__init__()
         self.text = text
         self.program: list[Statement] = []
         self.sources: Optional[Sources] = None
         self.guessing = guessing
-        # the definitions that a call may find, and whether there may be none
-        self.functions: dict[str, tuple[tuple[Compound, ...], bool]] = {}
-        self.defined = 0
-        self.perhaps: set[tuple[int, str]] = set()  # names that are local in a function on some ways only
-        self.called: set[str] = set()
         self.final: Optional[Start] = None
         self.starts: list[Start] = []
         self.steps = 0
@@ -101,11 +95,11 @@ class Walk(Commands):
             return
         before = (self.dead, self.ended, self.left)
         self.dead = True
-        mark, hidden = self.state.mark(), self._hidden()
+        mark, hidden = self.state.mark(), self.hidden()
         for statement in rest:
             self._statement(statement)
         self.state.undo(mark)
-        self._hide(hidden)
+        self.hide(hidden)
         self.dead, self.ended, self.left = before
 
     def _statement(self, statement: Statement) -> None:
@@ -157,10 +151,10 @@ class Walk(Commands):
         before = (self.ended, self.left, self.allexport, self.nounset)
         functions, self.functions = self.functions, dict(self.functions)
         self.subshell += 1
-        mark, hidden = self.state.mark(), self._hidden()
+        mark, hidden = self.state.mark(), self.hidden()
         run()
         self.state.undo(mark)
-        self._hide(hidden)
+        self.hide(hidden)
         self.subshell -= 1
         self.functions = functions
         self.ended, self.left, self.allexport, self.nounset = before
@@ -173,15 +167,15 @@ class Walk(Commands):
         left = self.left
         self.conditional += 1
         exits, last, statement = self.exits, self.state.last, self.statement
-        hidden = self._hidden()
+        hidden = self.hidden()
         found: dict[str, Variable] = dict(hidden)
         for way in ways:
             mark = self.state.mark()
-            self._hide(hidden)
+            self.hide(hidden)
             self.left = ""
             way()
             changed = self.state.undo(mark)
-            found = {**self._hidden(), **found}
+            found = {**self.hidden(), **found}
             if not self.ended:
                 outcomes.append(changed)
                 after.append((self.allexport, self.nounset))
@@ -198,7 +192,7 @@ class Walk(Commands):
             self._ends_by(guard)
         tag = self._tag(guard) if any(outcomes) else 0
         self.state.last = before
-        self._hide(found)
+        self.hide(found)
         self.perhaps.update((len(self.frames), name) for name in found if name not in hidden)
         if not outcomes:
             self.ended = True
@@ -247,7 +241,7 @@ class Walk(Commands):
         elif kind in ("while", "until", "for", "select"):
             self._loop(command)
         elif kind == "function":
-            self._define(command)
+            self.define(command)
         elif kind == "test":
             self.tested(command.head, command.start)
         else:
@@ -310,84 +304,6 @@ class Walk(Commands):
             self.refuse(command.start, "Loops are nested too deeply here.")
         self.branches([rounds], covered=False, guard=guard)
         self.left = left or ("maybe" if self.returns > returns else "")
-
-    # -- functions
-
-    def frame(self) -> Optional[tuple[str, dict[str, Variable]]]:
-        return self.frames[-1] if self.frames else None
-
-    def _hidden(self) -> dict[str, Variable]:
-        """What the locals of the function on the way hide, as it is now."""
-        return dict(self.frames[-1][1]) if self.frames else {}
-
-    def _hide(self, hidden: dict[str, Variable]) -> None:
-        if self.frames:
-            self.frames[-1][1].clear()
-            self.frames[-1][1].update(hidden)
-
-    def is_function(self, name: str) -> bool:
-        return name in self.functions
-
-    def _define(self, function: Compound) -> None:
-        earlier, maybe = self.functions.get(function.name, ((), True))
-        if not self.conditional:
-            self.functions[function.name] = ((function,), False)
-        elif function not in earlier:
-            self.functions[function.name] = ((*earlier, function), maybe)
-        self.defined += 1
-
-    def forget_function(self, name: str, sure: bool) -> None:
-        if name in self.functions:
-            if sure and not self.conditional:
-                del self.functions[name]
-            else:
-                self.functions[name] = (self.functions[name][0], True)
-            self.defined += 1
-
-    def call(self, name: str) -> bool:
-        """Follow a call; False when there is no such function."""
-        definition = self.functions.get(name)
-        if definition is None:
-            return False
-        bodies, maybe = definition
-        if any(frame[0] == name for frame in self.frames) or len(self.frames) >= _DEEPEST_CALLS:
-            self.refuse(bodies[-1].start, f"The function {name} calls itself, which is not followed.")
-            return True
-        if not self.dead:
-            self.called.add(name)
-        statement, command = self.statement, self.command
-
-        def run(function: Compound) -> None:
-            hidden: dict[str, Variable] = {}
-            self.frames.append((name, hidden))
-            left, self.left = self.left, ""
-            returns, arguments = self.returns, self.state.arguments
-            if command is not None:
-                self.state.arguments = hash(("call", arguments, *(word.raw for word in command.words)))
-            self.statements(function.branches[0].body)
-            self.left = left
-            self.returns, self.state.arguments = returns, arguments
-            self.frames.pop()
-            depth = len(self.frames) + 1
-            for local, before in hidden.items():
-                if (depth, local) in self.perhaps:
-                    # on the way on which it was not local, it is what it was made since
-                    before = joined(before, [before, self.state.get(local)])
-                self.state.put(local, before)
-            self.perhaps = {each for each in self.perhaps if each[0] != depth}
-
-        if maybe or len(bodies) > 1:
-            self.branches([partial(run, body) for body in bodies], covered=not maybe, guard="")
-        else:
-            run(bodies[0])
-        self.statement, self.command = statement, command
-        return True
-
-    def call_any(self) -> None:
-        """A command whose name is not known: it may be any of the functions."""
-        for name in list(self.functions):
-            if not any(frame[0] == name for frame in self.frames):
-                self.branches([partial(self._call_quietly, name)], covered=False, guard="")
 
     # -- other texts
 
