@@ -15,7 +15,7 @@ from typing import Callable
 from .assignments import ASSIGNMENT
 from .expansion import expand
 from .filling import Filling
-from .indirect import before_the_engine, is_wrapper, shell_of
+from .indirect import before_the_engine, is_container, is_wrapper, shell_of
 from .launch import HELPERS, INSIDE, base_name, engine_words, environment_words, exec_words, names_engine
 from .nodes import Simple, Word
 from .state import Variable, concatenated, static, unknown
@@ -324,9 +324,9 @@ class Commands(Filling):
             if environment.unclear:
                 self.refuse(environment.unclear.start, "This word of 'env' is not understood.")
         shell = shell_of(words)
-        if is_exec and shell is None and not engine_words([word.raw for word in words]):
+        before = before_the_engine(words, environment is not None)
+        if is_exec and not (shell or is_container(words[0].raw) or engine_words([word.raw for word in words])):
             self.told_by(words[0], " ".join(word.raw for word in words))
-        before = before_the_engine(words, environment.assigns if environment else [])
         if shell:
             self.run_by_shell(shell, words[0])
         elif before:

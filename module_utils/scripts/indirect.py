@@ -22,6 +22,7 @@ _BARE = re.compile(r"[A-Za-z_]\w*")
 _NUMBERED = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}(?![<>]&-)")
 _TARGET = re.compile(r"\$\{?[A-Za-z_0-9@*]\w*\}?[ \t]*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)[ \t]*\$")
 _SHELL = re.compile(r"(?:.*/)?(?:bash|sh|dash|zsh|ksh|ash)\Z")
+_CONTAINERS = ("docker", "podman", "nerdctl", "enroot")
 _BEGINNING = re.compile(r"""["']?\$\{!([A-Za-z_]\w*)[@*]\}["']?\Z""")
 _CHANGING = re.compile(
     r"\b(?:export|unset|declare|typeset|readonly|read|printf|let|eval|source|mapfile)\b|(?:^|\s)\.\s"
@@ -240,11 +241,29 @@ def is_wrapper(raw: str) -> bool:
     return _SHELL.match(raw) is not None or base_name(raw) in WRAPPERS
 
 
-def before_the_engine(words: list[Word], known: list[Word]) -> list[Word]:
-    """The words in front of the engine's program that may give it variables, without those that are understood."""
+def is_container(raw: str) -> bool:
+    """Whether a program starts a container: what that is given is not what the script exports."""
+    return base_name(raw) in _CONTAINERS
+
+
+def before_the_engine(words: list[Word], understood: bool) -> list[Word]:
+    """The words in front of the engine's program that may give it variables.
+
+    :param understood: the ``env`` among them was read: its own words are none of these
+    """
     found: list[Word] = []
-    for word in words:
-        if is_program(word.raw) or word.raw == "-m":
-            return [each for each in found if each not in known]
-        found.append(word)
+    if is_container(words[0].raw):
+        return found
+    at = 0
+    while at < len(words):
+        raw = words[at].raw
+        if is_program(raw) or raw == "-m":
+            return found
+        at += 1
+        if understood and base_name(raw) == "env":
+            understood = False
+            while at < len(words) and (words[at].raw[:1] == "-" or "=" in words[at].raw):
+                at += 2 if words[at].raw in ("-u", "--unset", "-C", "--chdir") else 1
+            continue
+        found.append(words[at - 1])
     return [each for each in found if "$" in each.raw or "`" in each.raw]

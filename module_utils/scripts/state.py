@@ -97,7 +97,7 @@ _COMPUTED_NAMES = (
     "POSIXLY_CORRECT BASH_COMPAT IFS"
 )
 COMPUTED = frozenset(_COMPUTED_NAMES.split())
-SPECIAL = re.compile(r"\$\{?([0-9?@*#_]|(?<=\{)!(?=[A-Za-z_]))")
+SPECIAL = re.compile(r"\$\{?([0-9?@*#_]|(?<=\{)!(?=[A-Za-z_]\w*(?!\w|\[[@*]\])))")
 _MENTIONED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
