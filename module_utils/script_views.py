@@ -25,7 +25,10 @@ def masked_text(content: bytes) -> str:
 def masked_beside(contents: Iterable[bytes], shown: str) -> str:
     """A sentence or value about scripts: a secret that one of ``contents`` gives away by its name is masked in it too."""
     for content in dict.fromkeys(contents):
-        masked = knobs.mask_text(content.decode("utf-8", "replace") + "\n" + _BORDER + shown)
+        text = content.decode("utf-8", "replace")
+        # A content without secrets gives none away; to look through it for each of thousands of knobs takes minutes.
+        beside = "" if masked_text(content) == text else text + "\n"
+        masked = knobs.mask_text(beside + _BORDER + shown)
         _, border, shown = masked.rpartition(_BORDER)
         if not border:
             # A quote that the script leaves open ran on into what is shown.

@@ -9,12 +9,14 @@ import os
 import resource
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils.knob_edit import EditRequest, edit
+from ansible_collections.pdops.sglang.plugins.module_utils.managed.knob_block import BEGIN, END
 from ansible_collections.pdops.sglang.plugins.module_utils.managed.new_file import create_file
 from ansible_collections.pdops.sglang.plugins.module_utils.managed.script_edit import (
     Placed,
@@ -221,6 +223,8 @@ def base_with(old: str, new: str) -> bytes:
         ({"base": base_with("set -euo pipefail", "if")}, "the rendered script cannot be read: line 4"),
         ({"base": base_with("set -euo pipefail", "[[ x =~ ( ]]")}, "is no valid bash, so it was not written"),
         ({"base": base_with("--enable-metrics", "--api-key sk-geheim")}, "would have a secret in line 23"),
+        ({"base": base_with("--enable-metrics", "--x '{\"api_key\":\"geheim\"}'")}, "would have a secret in line 23"),
+        ({"base": base_with("export SPT_NOENV=1", ": ${HF_TOKEN:=geheim}")}, "would have a secret in line 8 "),
         ({"base": base_with("export SPT_NOENV=1", "export SPT_NOENV=1\nexport HF_TOKEN=hf_geheim")}, "would have a secret in line 9 "),
         ({"base": base_with("export SPT_NOENV=1", "export SPT_NOENV=1\nexport HF_TOKEN=$X")}, "would export HF_TOKEN in line 9"),
         ({"base": b"#!/bin/bash\nexec python -m sglang.launch_server\n"}, "has no knob block"),
@@ -338,3 +342,13 @@ def test_a_block_is_written_anew_when_it_is_said(put: Put, path: Path) -> None:
         put({"SGLANG_A": "2", "SGLANG_B": "1"})
     put({"SGLANG_A": "2", "SGLANG_B": "1"}, keep_block=False)
     assert path.read_bytes() == rendered("decode", {"SGLANG_A": "2", "SGLANG_B": "1"})
+
+
+def test_thousands_of_knobs_are_planned_and_told_in_seconds(store: Store, tmp_path: Path) -> None:
+    base = f"#!/bin/bash\n{BEGIN}\nexport SPT_NOENV=1\n{END}\nexec python -m sglang.launch_server\n".encode()
+    wanted = {f"SGLANG_G{number % 40}_K{number}": f"a-longer-value-{number}" for number in range(3000)}
+    began = time.monotonic()
+    plan = plan_script(ScriptRequest(path=str(tmp_path / "many.sh"), base=base, knobs=wanted), store)
+    assert len(plan.knobs) == 3001 and plan.knobs["SGLANG_G0_K0"]["after"] == "a-longer-value-0"
+    # With a look at the whole script for each of them it was minutes.
+    assert time.monotonic() - began < 20
