@@ -92,7 +92,8 @@ def test_a_refusal_shows_the_other_lines_and_the_way_on(module: Module, script: 
         code, answer = module(knobs={KNOB: None}, state="restored", from_backup="pretgt_revert_2025", check=check)
         assert code == 1 and answer["failed"] is True
         assert [(line["sign"], line["line"]) for line in answer["other_lines"]] == [("-", 10), ("+", 10)]
-        assert f"set it (state=present, {KNOB}=512)" in answer["msg"] and "expect_only=false" in answer["msg"]
+        assert f"set it (state=present, {KNOB}=512; ansible-playbook set_knob.yml -e knob={KNOB} " in answer["msg"]
+        assert "-e value=512)" in answer["msg"] and "expect_only=false" in answer["msg"]
         assert "diff" not in answer
     assert script.read_bytes() == (CASES / "01_dsv4_decode.reverted.sh").read_bytes()
     assert not (tmp_path / "state").exists()
