@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 
 from .secret_names import is_secret
+from .secret_unnamed import unnamed_values
 from .secret_values import Span, Values
 
 __all__ = ["MASK", "is_secret", "mask_env", "mask_text"]
@@ -32,7 +33,8 @@ _WORD = re.compile(r"(?P<param>\$\{[!#]?[A-Za-z_][A-Za-z0-9_]*)|[A-Za-z0-9_][A-Z
 _BEHIND = re.compile(
     r"(?:\[[^\]\n]{0,80}\])?(?P<shut>\\*[\"']?\]?)(?:"
     r"(?P<tight>\+?=)(?=[^\s=>])"
-    r"|(?P<equal>[ \t]*(?:[:?!|+]=|=[>=]?=?)[ \t]*)"
+    r"|(?P<equal>[ \t]*(?:[:?!|+]=|=[>=]?=?)[ \t]*|%3[aAdD])"
+    r"|(?P<tag>>)(?=[^\s<>])"
     r"|(?P<colon>[ \t]*:(?!:|//)[ \t]*)"
     r"|(?P<apart>(?:[ \t]|\\\r?\n)*(?:,\s*|(?:[ \t]|\\\r?\n)|\r?\n[+ -]?[ \t]*-[ \t]+)(?:[ \t]|\\\r?\n)*)"
     r")"
@@ -41,8 +43,9 @@ _PARAM = re.compile(r"(?:\[[^\]\n]{0,80}\])?:?[-=]")
 _SCHEME = re.compile(r"(?:bearer|basic|token|digest)[ \t]+", re.IGNORECASE)
 # Names that programs use for much else; of what stands behind them, words are not looked for elsewhere.
 _COMMON = frozenset(["key", "token", "secret", "password", "credentials"])
-_WORDLIKE = re.compile(r"[A-Za-z_.-]+|<[A-Za-z ]*>")
-_BLOCK = re.compile(r"[|>][+-]?[0-9]?[ \t]*(?:#[^\n]*)?\r?\n")
+_WORDLIKE = re.compile(r"[A-Za-z_.-]+")
+_PLACEHOLDER = re.compile(r"<[A-Za-z ]*>")
+_BLOCK = re.compile(r"[|>][+-]?[0-9]?[ \t]*(?:#[^\n]*)?\r?\n|(?=\r?\n[+ -]?[ \t]*-[ \t]+[^\s:]+[ \t]*(?:\r?\n|\Z))")
 _COUNT = re.compile(r"[0-9]+(?:\.[0-9]+)?(?=[,;\s]|\Z)")
 _OPAQUE = re.compile(r"[A-Za-z0-9._~+/=-]{6}")
 # What may stand before a name, looked for in the few characters before it.
@@ -60,17 +63,9 @@ _TO_VALUE = re.compile(
 )
 _PAIR_ENDS = re.compile(r"\\*[\"']?[A-Za-z0-9_.-]*\\*[\"']?\s*\]")
 
-_URL = re.compile(r"://[^\s/:@'\"]*:(?=[^\s/@'\"]+@)")
-_HERE = re.compile(r"<<<[ \t]*")
-_READ = re.compile(r"\b(?:read|readarray|mapfile)\b([^\n;|&<>]*)\Z")
-_SSHPASS = re.compile(r"\bsshpass[ \t]+(?:-[veh][ \t]+)*-p[ \t]*")
-_USER = re.compile(
-    r"\b(?P<curl>curl|wget|https?)\b(?!:)|(?<!\\)(?P<line>\n)|(?<![\w-])(?:-u|--(?:proxy-)?user)[ \t\"',=]*[^\s:'\"$,=]*:(?=[^\s'\"])"
+_COLOR = re.compile(
+    r"(?:\x1b|\\(?:e|033|x1[bB]|u001[bB])|\^\[|#033)\[[0-9;?]*[ -/]*[A-Za-z]|\x1b\][^\x07\x1b\n]{0,2000}(?:\x07|\x1b\\)|\x1b[()][A-Z0-9]"
 )
-_CURL = re.compile(r"curl|wget|https? ")
-_PEM = re.compile(r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----")
-_PEM_END = re.compile(r"-----END (?:[A-Z0-9]+ )*PRIVATE KEY-----")
-_COLOR = re.compile(r"(?:\x1b|\\(?:e|033|x1[bB]|u001[bB]))\[[0-9;?]*[ -/]*[A-Za-z]")
 # Keys that are known by their form, whatever stands before them: Hugging Face, OpenAI and its like, GitHub, GitLab,
 # AWS, Slack. The names of models and files that begin so are shorter, or have other characters in them.
 _SHAPES = re.compile(
@@ -145,8 +140,10 @@ class _Places:
         self.past = max(self.past, past, found[-1][1] if found else 0)
         if weak and len(found) == 1 and _WORDLIKE.fullmatch(self.text, *found[0]):
             self.weak += found
-        elif len(found) == 1 and self.text[found[0][1] : found[0][1] + 1] in ("(", "["):
-            self.weak += found  # api_key = read(...)
+        elif len(found) == 1 and (
+            self.text[found[0][1] : found[0][1] + 1] in ("(", "[") or _PLACEHOLDER.fullmatch(self.text, *found[0])
+        ):
+            self.weak += found  # api_key = read(...), "api_key": "<redacted>"
         elif found:
             self.groups.append(found)
 
@@ -163,6 +160,10 @@ class _Places:
                 self._apart(name, start, behind, lead)
             return
         shut, at = behind.group("shut"), behind.end()
+        if kind == "tag":
+            if text[start - 1 : start] == "<":  # <password>X</password>
+                self.take(self.values.read(at, start, in_data=True), at)
+            return
         if kind == "colon":
             self._pair(name, start, at, shut)
             return
@@ -297,7 +298,7 @@ def _found(text: str) -> tuple[list[Span], set[str]]:
             continue
         places.word(name, start, end)
     spans = places.weak + [span for group in places.groups for span in group]
-    others = list(_elsewhere(text))
+    others = list(unnamed_values(text))
     return spans + others, _values(text, [*places.groups, *([span] for span in others)])
 
 
@@ -322,34 +323,6 @@ def _values(text: str, groups: Iterable[list[Span]]) -> set[str]:
 _DEFAULT = re.compile(r":?[-=+]['\"]?([^'\"{}$]+)['\"]?\}")
 _UNESCAPED = re.compile(r"\\(.)")
 _LINE_ENDS = re.compile(r"\\[nrt]")
-
-
-def _elsewhere(text: str) -> Iterator[Span]:
-    """Values that no name of a secret stands before."""
-    for found in _URL.finditer(text):
-        yield found.end(), text.index("@", found.end())
-    values = Values(text)
-    for found in _HERE.finditer(text) if "<<<" in text else ():
-        read = _READ.search(text, max(0, found.start() - 200), found.start())
-        if read and any(is_secret(word.group()) for word in _WORD.finditer(read.group(1))):
-            yield from values.read(found.end(), found.start())
-    values = Values(text)
-    for found in _SSHPASS.finditer(text) if "sshpass" in text else ():
-        yield from values.read(found.end(), found.start())
-    values, curl = Values(text), False
-    for found in _USER.finditer(text) if _CURL.search(text) else ():
-        if found.lastgroup:
-            curl = found.lastgroup == "curl"
-        elif curl:
-            yield from values.read(found.end(), found.end())
-    at = 0
-    while True:
-        begin = _PEM.search(text, at)
-        if begin is None:
-            return
-        end = _PEM_END.search(text, begin.end())
-        at = end.start() if end else len(text)
-        yield begin.end(), at
 
 
 def _repeated(text: str, values: set[str]) -> list[Span]:

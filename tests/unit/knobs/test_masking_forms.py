@@ -158,6 +158,21 @@ FORMS = [
     ("declare -A K=(\n [HF_TOKEN]=X\n [A]=1\n)", "declare -A K=(\n [HF_TOKEN]=@\n [A]=1\n)"),
     ('[\n "--api-key",\n "X"\n]', '[\n "--api-key",\n "@"\n]'),
     ("HF_TOKEN=a\\\nX", "HF_TOKEN=@\\\n@"),
+    ("curl -sSu user:X h", "curl -sSu user:@ h"),
+    ("mysql -pX db", "mysql -p@ db"),
+    ("redis-cli -h h -a X get", "redis-cli -h h -a @ get"),
+    ("HF_TOKEN\x1b(B\x1b[m=X", "HF_TOKEN\x1b(B\x1b[m=@"),
+    ("\x1b]8;;x\x07HF_TOKEN\x1b]8;;\x07=X", "\x1b]8;;x\x07HF_TOKEN\x1b]8;;\x07=@"),
+    ("^[[1mHF_TOKEN^[[0m=X", "^[[1mHF_TOKEN^[[0m=@"),
+    ("api_keys:\n  - X\n  - Y\nb: 1", "api_keys:\n@\n@\nb: 1"),
+    ("<password>X</password>", "<password>@</password>"),
+    ("api_key%3DX", "api_key%3D@"),
+    ("- value: X\n  name: HF_TOKEN", "- value: @\n  name: HF_TOKEN"),
+    ("api_keys: [X, Y]", "api_keys: [@, @]"),
+    ('"api_keys":["a","X"]', '"api_keys":["@","@"]'),
+    ('{"HF_TOKEN":{"value":"X"}}', '{"HF_TOKEN":{"value":"@"}}'),
+    ("mapfile -t HF_TOKEN <<< X", "mapfile -t HF_TOKEN <<< @"),
+    ("curl -H 'Authorization: token X'", "curl -H 'Authorization: token @'"),
 ]
 
 # Nothing in any of these lines is a secret.
@@ -273,7 +288,10 @@ for _unit in (
     "api_key: ", "A_TOKEN=x ", 'A_TOKEN="', "A_TOKEN='x ", 'A_TOKEN=\\"x', "${A_TOKEN:-", "${A_TOKEN:-\n", "A_TOKEN=$(", "A_TOKEN=`", "A_TOKEN=(",
     'A_TOKEN="a\n', "api_key: |\n", "--api-key ", '("HF_TOKEN", ', "name: HF_TOKEN ", "printf -v HF_TOKEN ", "read x <<< ", "curl -u a:b ",
     "http://a:", "bearer ", "-----BEGIN PRIVATE KEY-----", "\x1b[3;", "\\", '"', "key ",
-    '{"value":"x","name":"HF_TOKEN"}', '{"api_key":"x"}', '\\"api_key\\":\\"x\\"', "api_key[",
+    "mysql ", "redis-cli ", "curl -u a:", "\x1b]", "<key>x", "api_key:\n - x\n",
+    '{"value":"x","name":"HF_TOKEN"}',
+    '{"api_key":"x"}',
+    '\\"api_key\\":\\"x\\"', "api_key[",
 ):  # fmt: skip
     LONG[_unit] = _repeated(_unit)
 
