@@ -20,7 +20,16 @@ from .conftest import KNOB, Lab
 pytestmark = pytest.mark.lab
 
 #: Long enough for a machine that does much else, short enough to wait for a guard 13 times.
-LEASES = "-e change_step_budget_s=10 -e change_lease_slack_s=2 -e pd_load_timeout_s=30 -e pd_drain_s=3".split()
+LEASES = [
+    "-e",
+    "change_step_budget_s=10",
+    "-e",
+    "change_lease_slack_s=2",
+    "-e",
+    "pd_load_timeout_s=30",
+    "-e",
+    "pd_drain_s=3",
+]
 KILLS = int(os.environ.get("PDOPS_SOAK_KILLS", "25"))
 SEED = int(os.environ.get("PDOPS_SOAK_SEED", "0"))
 
