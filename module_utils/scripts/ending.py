@@ -30,6 +30,10 @@ def told_by(guard: str, functions: Mapping[str, tuple[tuple[Compound, ...], bool
     return guard
 
 
+def is_test(command: Simple) -> bool:
+    return bool(command.words) and command.words[0].raw in _TESTS
+
+
 def tests_of(statement: Statement, in_function: bool) -> list[str]:
     """The tests of a statement that end the script under ``set -e`` when they fail.
 
@@ -41,7 +45,7 @@ def tests_of(statement: Statement, in_function: bool) -> list[str]:
     if isinstance(last, Compound):
         if last.kind in ("test", "arithmetic"):
             tests.append(last.head)
-    elif last.words and last.words[0].raw in _TESTS:
+    elif is_test(last):
         tests.append(" ".join(word.raw for word in last.words))
     return tests
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Callable, NamedTuple, Optional
 
-from .ending import may_be_left, tests_of, told_by, what_ends
+from .ending import is_test, may_be_left, tests_of, told_by, what_ends
 from .functions import Functions
 from .inner import changed_by
 from .nodes import Command, Compound, Pipeline, Simple, Statement, Word
@@ -108,8 +108,8 @@ class Walk(Functions):
             raise RecursionError
         if statement.simple is not None and not statement.background:
             self.statement = statement
-            if self.errexit and not self.asking and not self.dead:
-                self._ends_by(*tests_of(statement, bool(self.frames)))
+            if self.errexit and not self.asking and not self.dead and is_test(statement.simple):
+                self._ends_by(*tests_of(statement, False))
             self.simple(statement.simple)
         elif statement.background:
             self._apart(lambda: self._and_or(statement))
