@@ -88,8 +88,11 @@ def measured(what: str, run: Callable[[], object]) -> None:
     pairs = [(timed(run), timed(calibration)) for _ in range(15)]
     clock = statistics.median(one[0] for one, _ in pairs)
     processor = statistics.median(one[1] for one, _ in pairs)
+    least = min(one[1] for one, _ in pairs)
     ratio = statistics.median(one[1] / beside[1] for one, beside in pairs)
-    print(f"{what:28} median {clock:6.1f} ms   processor {processor:6.1f} ms   {ratio:5.2f} calibrations")
+    print(
+        f"{what:28} median {clock:6.1f} ms   processor {processor:6.1f} ms (least {least:.1f})   {ratio:5.2f} calibrations"
+    )
 
 
 def planned(script: bytes, name: str) -> None:
