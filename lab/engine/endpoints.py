@@ -189,7 +189,8 @@ class Endpoints:
             "timestamp": engine.children.beat()[1],
             "dp_rank": 0,
             "num_running_reqs": len(engine.running),
-            "num_waiting_reqs": 0,
+            # Over the PD queues too, but not over what is on its way out of a prefill (load_inquirer.py of 0.5.23).
+            "num_waiting_reqs": queues["bootstrap"] + queues["prealloc"] + queues["transfer"],
             "num_waiting_uncached_tokens": 0,
             "num_used_tokens": used,
             "num_total_tokens": used,

@@ -46,7 +46,8 @@ def _of_engine(url: str, api_key: Optional[str]) -> Optional[int]:
 def count_loads(data: Any) -> int:
     """The requests in an answer of ``/v1/loads``, over all ranks; ValueError when it is none.
 
-    A request waits in one queue at a time, so they add up. With data parallelism every rank has its own.
+    Waiting requests are counted over the bootstrap, prealloc, transfer and retracted queues too, only those whose KV is on its
+    way out of a prefill are apart (load_inquirer.py of SGLang 0.5.23). With data parallelism every rank has its own.
     """
     loads = data.get("loads") if isinstance(data, dict) else None
     if not isinstance(loads, list) or not loads:
@@ -58,7 +59,7 @@ def count_loads(data: Any) -> int:
         total += _whole(load, "num_running_reqs") + _whole(load, "num_waiting_reqs")
         queues = load.get("disaggregation")
         if isinstance(queues, dict):
-            total += sum(_whole(queues, name) for name in queues if name.endswith("_queue_reqs"))
+            total += _whole(queues, "prefill_inflight_queue_reqs")
     return total
 
 
