@@ -72,7 +72,7 @@ def reports(module_lab: Lab) -> dict[str, Path]:
         folder = module_lab.dir / "reports" / name
         ran = module_lab.play(*command, "-e", f"pd_report_dir={folder}", "-e", "pd_drain_s=3")
         assert ran.rc == rc, ran.text
-        (path,) = folder.glob(f"*-{module_lab.changes()[-1]['id']}.html")
+        (path,) = folder.rglob(f"*-{module_lab.changes()[-1]['id']}.html")
         assert f"report: {path}" in ran.text
         assert f"[lab] {name.replace('-', ' ')}: " in ran.text
         assert path.read_bytes() == (folder / "latest.html").read_bytes()

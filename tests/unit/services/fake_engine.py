@@ -8,6 +8,7 @@ Its children call the real setproctitle, which overwrites their environ unless S
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import multiprocessing
 import os
@@ -21,6 +22,9 @@ from typing import ClassVar
 def child(title: str, session: bool, deaf: bool) -> None:
     if session:
         os.setsid()
+    elif not deaf:
+        # Like the real schedulers, these end with their parent; a test that is killed leaves none behind.
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
     if deaf:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if title:
