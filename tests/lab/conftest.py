@@ -154,6 +154,22 @@ class Lab:
         )
 
 
+#: Files that take a minute or more begin first, so that no worker is left alone with one at the end.
+LONGEST = (
+    "test_interrupted.py",
+    "test_recover.py",
+    "test_secrets.py",
+    "test_restore.py",
+    "test_decode_only.py",
+    "test_gates.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    rank = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path.name, len(LONGEST)))
+
+
 @pytest.fixture(scope="module")
 def module_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     made = Lab(tmp_path_factory.mktemp("lab"))
