@@ -125,7 +125,8 @@ def test_exit_code_and_log_of_a_program_that_dies_at_once(supervisord, patient):
 
 
 def test_the_log_of_a_failed_start_holds_no_older_run(supervisord, patient):
-    daemon = supervisord({"dies": (engine("--die-after", 0, "--say", "loading"), "startretries=0")})
+    # startsecs: on a busy machine the engine may live for more than the usual second, and would then be started again.
+    daemon = supervisord({"dies": (engine("--die-after", 0, "--say", "loading"), "startretries=0\nstartsecs=30")})
     manager = manager_for("supervisor", str(daemon.config))
     for _run in range(2):
         with pytest.raises(PdopsError) as caught:
