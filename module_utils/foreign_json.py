@@ -17,8 +17,8 @@ def loads(text: Union[str, bytes]) -> Any:
         data = json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    brackets, braces = ("[", "{") if isinstance(text, str) else (b"[", b"{")
-    if text.count(brackets) + text.count(braces) > DEEPEST and _is_deep(data):  # type: ignore[arg-type]
+    openers = text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
+    if openers > DEEPEST and _is_deep(data):
         raise ValueError("it is nested too deeply")
     return data
 

@@ -209,7 +209,7 @@ def test_bad_knobs_stop_with_one_sentence(env: dict[str, str], sentence: str) ->
 )  # fmt: skip
 def test_knobs_out_of_bounds_cannot_be_made(values: dict[str, object], sentence: str) -> None:
     with pytest.raises(KnobError, match=sentence):
-        Knobs(**values)  # type: ignore[arg-type]
+        Knobs(**values)  # type: ignore[arg-type] # wrong values are the point
 
 
 def test_a_variable_that_the_policy_does_not_read_is_named(caplog: pytest.LogCaptureFixture) -> None:

@@ -95,6 +95,7 @@ def _work(plan: Plan, folder: str) -> None:
         time.sleep(_TICK_S * 5)
         if os.path.exists(os.path.join(folder, _TAKEN)):
             deadline = min(deadline, time.monotonic() + _TAKEN_S)
+    # Who came for the result may be taking the folder away too, and a probe that has its result has not failed.
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -106,6 +107,7 @@ def _end_alone(folder: str, deadline: float) -> None:
         except OSError:
             alone = True
         if alone or time.monotonic() > deadline:
+            # Whatever becomes of the folder, this process must end now: nobody waits for it any more.
             shutil.rmtree(folder, ignore_errors=True)
             os._exit(1)
 
@@ -155,6 +157,7 @@ def look(given: Mapping[str, Any], slice_s: float) -> Dict[str, Any]:
             open(os.path.join(folder, _TAKEN), "w").close()
             return {"lines": lines, "seen": seen + len(lines), "result": result}
         if not alive:
+            # The sentence below is what counts; a leftover of a killed process is private and small.
             shutil.rmtree(folder, ignore_errors=True)
             raise PdopsError("the probe's process is gone without a result: was it killed?")
         if lines or time.monotonic() >= deadline:

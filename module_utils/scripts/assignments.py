@@ -46,7 +46,7 @@ class Assignments:
         self.statement: Optional[Statement] = None
         self.command: Optional[Simple] = None
 
-    def frame(self) -> Optional[tuple[str, dict[str, Variable]]]:
+    def frame(self) -> Optional[tuple[str, dict[str, Variable]]]:  # Functions provides it
         raise NotImplementedError
 
     # -- findings

@@ -20,7 +20,7 @@ IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 class Exports(Indirect):
     """The commands that decide what is exported."""
 
-    def is_function(self, name: str) -> bool:
+    def is_function(self, name: str) -> bool:  # the walk provides it
         raise NotImplementedError
 
     def plain_export(self, command: Simple, name: str, value: str) -> bool:

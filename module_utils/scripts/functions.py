@@ -25,6 +25,8 @@ class Functions(Commands):
         self.perhaps: set[tuple[int, str]] = set()  # names that are local in a function on some ways only
         self.called: set[str] = set()
 
+    # -- what the walk provides
+
     def statements(self, statements: list[Statement]) -> None:
         raise NotImplementedError
 

@@ -59,7 +59,7 @@ def shell_of(words: list[Word]) -> Optional[Shell]:
 
 
 class Indirect(Assignments):
-    """The part of the walk that knows what only another text tells."""
+    """The part of the walk that knows what only another text tells. What raises NotImplementedError the walk provides."""
 
     def all_sources(self) -> Sources:
         raise NotImplementedError
