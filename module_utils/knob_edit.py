@@ -13,10 +13,11 @@ from typing import Any, Optional
 
 from . import knobs
 from .bash_syntax import check_syntax
+from .drift import drifted
 from .pdops_error import PdopsError
 from .script_views import masked_beside, masked_difference, masked_value, shown_lines, told_lines
 from .scripts.deciding import comment_behind, has_knob, knob_line, same_knob
-from .scripts.diffing import changed_lines, knobs_changed, lines_beyond
+from .scripts.diffing import knobs_changed, lines_beyond
 from .scripts.editing import set_knob, unset_knob
 from .scripts.reading import read_script
 from .scripts.taking import take_knob
@@ -139,7 +140,7 @@ def plan_edit(request: EditRequest, store: Store) -> EditPlan:
     check_request(request)
     before = read_regular(request.path, MOST_BYTES)
     if request.expect_sha256 and sha256_of(before) != request.expect_sha256:
-        raise _drifted(request, store, request.expect_sha256, None, before)
+        raise drifted(request.path, store, request.expect_sha256, None, before)
     if request.state != "restored":
         refuse_empty(request.path, before)
     source: Optional[dict[str, str]] = None
@@ -323,31 +324,6 @@ def _way_on(plan: EditPlan) -> str:
     return f"To change only the knob, {only}; to take the whole content, say expect_only=false."
 
 
-def _drifted(request: EditRequest, store: Store, expected: str, was: Optional[bytes], now: bytes) -> PdopsError:
-    """The refusal when a script is not what it was, with what changed, as far as the store can tell.
-
-    :param was: the content with the sha256 ``expected``; None when only the store may have it
-    """
-    found = sha256_of(now)
-    known = next((item for item in store.versions(request.path) if item.sha256 == found), None)
-    who = (
-        f"it is version {known.told} by {known.actor or 'somebody'}" if known else "somebody edited it in the meantime"
-    )
-    details: dict[str, Any] = {"sha256": found}
-    what = ""
-    try:
-        was = store.content(expected) if was is None else was
-        lines = shown_lines(was, now, changed_lines(was, now))
-        details.update(drift_lines=lines, diff=masked_difference(request.path, was, now))
-        what = f": {told_lines(lines)}"
-    except PdopsError:
-        pass  # the expected content was never stored; the sentence is clear without it
-    return PdopsError(
-        f"{request.path} is not what it was (sha256 {found[:12]}, expected {expected[:12]}): {who}{what}; look at it, then run again.",
-        **details,
-    )
-
-
 def apply_edit(plan: EditPlan, store: Store) -> Applied:
     """Carry the plan out: lock, look for drift, store old and new, replace, journal. A crash at any point leaves
     the old or the new content in place and both in the store.
@@ -362,7 +338,7 @@ def apply_edit(plan: EditPlan, store: Store) -> Applied:
     with store.lock(f"edit {request.path}{f' by {request.actor}' if request.actor else ''}"):
         now = read_regular(request.path, MOST_BYTES)
         if now != plan.before:
-            raise _drifted(request, store, plan.sha256_before, plan.before, now)
+            raise drifted(request.path, store, plan.sha256_before, plan.before, now)
         check_replaceable(request.path)
         # A writer of this script holds the lock that we hold, so what is old here is nobody's.
         removed = remove_leftovers(leftovers_of(request.path))

@@ -13,10 +13,11 @@ from typing import Any, Optional
 
 from .. import knobs as knob_rules
 from ..bash_syntax import check_syntax
+from ..drift import drifted
 from ..knob_edit import EditPlan, EditRequest, apply_edit
 from ..pdops_error import PdopsError
-from ..script_views import masked_difference, masked_text, masked_value, shown_lines, told_lines
-from ..scripts.diffing import changed_lines, knobs_changed, lines_beyond
+from ..script_views import masked_difference, masked_text, masked_value, shown_lines
+from ..scripts.diffing import knobs_changed, lines_beyond
 from ..scripts.reading import read_script
 from ..store.atomic import find_leftovers, leftovers_of, read_regular, remove_leftovers, sha256_of, why
 from ..store.backups import MOST_BYTES
@@ -197,22 +198,7 @@ def _refuse_drift(request: ScriptRequest, store: Store, before: Optional[bytes])
         raise PdopsError(
             f"{path} is there (sha256 {now[:12]}), but it was not expected to be; look at it, then run again."
         )
-    known = next((item for item in store.versions(path) if item.sha256 == now), None)
-    who = f"it is version {known.told} by {known.actor or 'somebody'}" if known else "somebody edited it"
-    details: dict[str, Any] = {"sha256": now}
-    what = ""
-    try:
-        was = store.content(str(expected))
-    except PdopsError:
-        pass  # the expected content was never stored; the sentence is clear without it
-    else:
-        lines = shown_lines(was, before, changed_lines(was, before))
-        details.update(drift_lines=lines, diff=masked_difference(path, was, before))
-        what = f": {told_lines(lines)}"
-    raise PdopsError(
-        f"{path} is not what it was (sha256 {now[:12]}, expected {str(expected)[:12]}): {who}{what}; look at it, then run again.",
-        **details,
-    )
+    raise drifted(path, store, str(expected), None, before)
 
 
 def _described(
