@@ -1,22 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) 2026 the pdops authors
-"""python -m lab up | down | status | fault | ask | agent | orphan | logs | env, each with --dir FOLDER (default: .lab)."""
+"""python -m lab up | down | status | fault | ask | agent | orphan | logs | env | cut, each with --dir FOLDER (default: .lab)."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
 
 from . import agent, faults, looking, orphan, simulated
 from .layout import Layout
-from .runner import ROOT, Lab, LabError, ask, check_folder, down, read_lab, say, up
+from .ports import SIZE
+from .runner import ROOT, Lab, LabError, ask, check_folder, down, read_lab, read_mark, say, up
+from .shape import Shape
 
 DEFAULT_DIR = os.environ.get("PDOPS_LAB_DIR") or str(ROOT / ".lab")
-_ROLES = ("prefill", "decode", "router", "proxy")
 
 
 def _seconds(text: str) -> float:
@@ -63,6 +65,15 @@ def _parser() -> argparse.ArgumentParser:
         default=1.0,
         help="how long /health takes at least (default: 1, as the real one)",
     )
+    made.add_argument("--prefills", type=_from_one, metavar="N", help="how many (default: 1)")
+    made.add_argument("--decodes", type=_from_one, metavar="N", help="how many (default: 1)")
+    made.add_argument(
+        "--machines", type=_from_one, metavar="N", help="machines to play, each with a store of its own (default: 1)"
+    )
+    made.add_argument("--name", metavar="NAME", help="of the deployment (default: lab)")
+    made.add_argument(
+        "--light", action="store_true", help="one process per simulated engine rank group, for many labs at once"
+    )
     verb("down", "end everything that was started for this folder; scripts and state stay for the next up")
     verb("status", "what runs")
     made = verb(
@@ -72,7 +83,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     made.add_argument("words", nargs="*", metavar="NAME[=VALUE]", help="one or more faults")
     made.add_argument(
-        "--role", choices=["prefill", "decode", "proxy"], help="whose (default: decode; wedge_after: proxy)"
+        "--role",
+        help="whose: prefill, decode, proxy, or one of several such as decode-2 (default: decode; wedge_after: proxy)",
     )
     made.add_argument("--clear", action="store_true", help="switch those named off; all when none is named")
     made = verb("ask", "one request through the router")
@@ -82,16 +94,36 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--through", choices=["proxy", "router"], default="proxy")
     made.add_argument("--timeout-s", type=_seconds, default=10.0, help="how long to wait for an answer")
     made = verb("orphan", "a process that belongs to no unit takes the port of an instance that is down")
-    made.add_argument("role", choices=_ROLES[:3])
+    made.add_argument("role", help="prefill, decode, router, or one of several such as decode-2")
     made = verb("logs", "the end of a log")
-    made.add_argument("role", choices=_ROLES)
+    made.add_argument("role", help="prefill, decode, router, proxy, or one of several such as decode-2")
     made.add_argument("-n", type=_from_one, default=40, metavar="LINES", help="how many lines (default: 40)")
     made = verb("env", "the SGLANG, UCX and CUDA names that the running main process was started with")
-    made.add_argument("role", choices=_ROLES)
+    made.add_argument("role", help="prefill, decode, router, proxy, or one of several such as decode-2")
+    made = verb("cut", "cut machines off from the controller, or show which are; what runs on them goes on")
+    made.add_argument("machines", nargs="*", metavar="MACHINE")
+    made.add_argument("--mend", action="store_true", help="those named are reached again; all when none is named")
     return parser
 
 
+def _shape(given: argparse.Namespace) -> Shape:
+    """What was asked for; what was not, as the lab has it that is here already."""
+    mark = None if given.fresh or given.story else read_mark(os.path.realpath(given.dir))
+    asked = {"prefills": given.prefills, "decodes": given.decodes, "machines": given.machines, "name": given.name}
+    asked["tensor_parallel"] = 1 if given.light else None
+    shape = Shape(**{**(mark or {}).get("shape", {}), **{key: value for key, value in asked.items() if value}})
+    if not re.fullmatch(r"[a-z][a-z0-9-]{0,30}", shape.name):
+        raise LabError(f"--name is {shape.name!r}: take small letters, digits and dashes, a letter first")
+    if len(shape.ports) > SIZE:
+        raise LabError(f"{len(shape.ports)} ports are needed and a lab has {SIZE}: take fewer instances")
+    if shape.machines > len(shape.members):
+        raise LabError(f"{shape.machines} machines for {len(shape.members)} instances: take fewer")
+    return shape
+
+
 def _up(given: argparse.Namespace) -> None:
+    shape = _shape(given)
+
     def make(folder: str, short: str, first_port: int) -> Layout:
         settings = {
             "PYTHONPATH": str(ROOT),
@@ -101,7 +133,7 @@ def _up(given: argparse.Namespace) -> None:
             "PDOPS_LAB_HEALTH_S": str(given.health_time_s),
         }
         return Layout(
-            folder, short, first_port, "simulated", "deepseek-v4-flash-simulation", 30, sys.executable, settings
+            folder, short, first_port, "simulated", "deepseek-v4-flash-simulation", 30, sys.executable, settings, shape
         )
 
     up(
@@ -111,6 +143,8 @@ def _up(given: argparse.Namespace) -> None:
         with_proxy=True,
         fresh=given.story or given.fresh,
     )
+    if not shape.usual or shape.name != "lab":
+        say(f"its inventory: -i {os.path.realpath(given.dir)}/inventory.json")
 
 
 def _ask(lab: Lab, text: str) -> int:
@@ -138,6 +172,7 @@ _WITH_LAB: dict[str, Callable[[Lab, argparse.Namespace], int]] = {
     "agent": lambda lab, given: agent.run(lab, given.rounds, given.through, given.timeout_s),
     "orphan": lambda lab, given: _said(orphan.start(lab, given.role)),
     "logs": lambda lab, given: looking.logs(lab, given.role, given.n),
+    "cut": lambda lab, given: _said(looking.cut(lab, given.machines, given.mend)),
     "env": lambda lab, given: looking.env(lab, given.role),
 }
 

@@ -9,12 +9,12 @@ import json
 import time
 from urllib.parse import urlsplit
 
-from .runner import Lab, say
+from .runner import Lab, router_url, say
 
 
 def run(lab: Lab, rounds: int, through: str, timeout_s: float) -> int:
     """Print a line per round; return 1 when a round was not answered in time."""
-    url = lab["proxy"]["url"] if through == "proxy" else lab["instances"]["lab-router"]["url"]
+    url = lab["proxy"]["url"] if through == "proxy" else router_url(lab)
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_s)
     messages: list[dict[str, str]] = []

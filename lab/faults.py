@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import layout as files
+from .folder import instance_name
 from .runner import Lab, LabError
 
 #: What each fault needs: nothing, a number of seconds or a count, or NAME=VALUE.
@@ -26,6 +27,7 @@ FAULTS = {
     "never_register": "the prefill's ranks never register with its bootstrap server",
     "page_size": "N; the engine has another page size",
     "metrics_off": "/metrics is not there",
+    "no_way_to_prefill": "the decode reaches no prefill, as when the network between their machines is cut",
     "wedge_after": "N; the proxy stops answering after N requests (--role proxy)",
 }
 _NEED_VALUE = ("refuse_start_with", "slow_load", "page_size", "transfer_fail_times", "wedge_after")
@@ -74,6 +76,11 @@ def _known(name: str) -> str:
     return name
 
 
+def _part(lab: Lab, role: str | None) -> str | None:
+    """Of a role, or of one instance of several: decode-2 is named in full in the file."""
+    return role if role in (None, "prefill", "decode", "proxy") else instance_name(lab, str(role))
+
+
 def _role(name: str, role: str | None) -> str:
     role = role or ("proxy" if name == "wedge_after" else "decode")
     if (name == "wedge_after") != (role == "proxy"):
@@ -101,6 +108,7 @@ def switch(lab: Lab, role: str | None, words: Sequence[str], clear: bool) -> str
     """
     path = lab["faults_file"]
     on = _read(path)
+    role = _part(lab, role)
     if clear:
         names = {_known(word) for word in words} or set(FAULTS)
         for one in list(on):

@@ -25,6 +25,8 @@ WRITTEN = (
     "work",
     "cache",
     "state",
+    "cut",
+    "inventory.json",
     "faults.json",
     "supervisord.conf",
     "supervisord.pid",
@@ -76,6 +78,18 @@ def read_lab(folder: str) -> Lab:
         raise LabError(f"no lab is up in {folder}; start it: python -m lab up --dir {folder}") from None
     except ValueError:
         raise LabError(f"{folder}/lab.json is damaged: python -m lab down --dir {folder}, then up") from None
+
+
+def instance_name(lab: Mapping[str, Any], word: str) -> str:
+    """The instance that a word means: its name, or what is behind the lab's name in it (decode, decode-2)."""
+    for name in (word, f"{lab['name']}-{word}"):
+        if name in lab["instances"]:
+            return name
+    raise LabError(f"this lab has no {word}; there are {', '.join(lab['instances'])}")
+
+
+def router_url(lab: Mapping[str, Any]) -> str:
+    return str(next(one["url"] for one in lab["instances"].values() if one["role"] == "router"))
 
 
 def claim_folder(folder: str) -> None:

@@ -4,9 +4,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from collections.abc import Sequence
 
+from .folder import instance_name
+from .layout import write
 from .runner import Lab, LabError, get, info, say, tail
 
 _SHOWN = ("SGLANG", "SGL_", "UCX", "CUDA")
@@ -31,7 +35,7 @@ def status(lab: Lab) -> int:
 
 
 def _instance(lab: Lab, role: str) -> dict[str, str]:
-    found = lab.get("proxy") if role == "proxy" else lab["instances"][f"lab-{role}"]
+    found = lab.get("proxy") if role == "proxy" else lab["instances"][instance_name(lab, role)]
     if found is None:
         raise LabError(f"the lab in {lab['dir']} has no {role}")
     return dict(found)
@@ -67,3 +71,18 @@ def env(lab: Lab, role: str) -> int:
             print(f"{name}={'********' if _SECRET.search(name) and value else value}")
     say(f"process {pid} of {unit} has {shown} SGLANG, UCX and CUDA names")
     return 0
+
+
+def cut(lab: Lab, machines: Sequence[str], mend: bool) -> str:
+    """Cut machines off or reach them again, and return the closing sentence. Nothing is done when one is unknown."""
+    for machine in machines:
+        if machine not in lab["cut"]:
+            raise LabError(f"there is no machine {machine}; there are {', '.join(lab['cut'])}")
+    for machine in (machines or lab["cut"]) if mend else machines:
+        if mend:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(lab["cut"][machine])
+        else:
+            write(lab["cut"][machine], "")
+    off = [machine for machine, path in lab["cut"].items() if os.path.exists(path)]
+    return f"cut off: {', '.join(off)}" if off else "all machines are reached"

@@ -17,6 +17,7 @@ import time
 from urllib.parse import urlsplit
 
 from . import processes
+from .folder import instance_name
 from .runner import ROOT, Lab, LabError
 
 _ARGUMENTS = {
@@ -31,9 +32,10 @@ _ARGUMENTS = {
 
 def start(lab: Lab, role: str) -> str:
     """The closing sentence, once the orphan is the one that listens. LabError when the port is held by another."""
-    port = urlsplit(lab["instances"][f"lab-{role}"]["url"]).port or 0
+    instance = lab["instances"][instance_name(lab, role)]
+    port = urlsplit(instance["url"]).port or 0
     child = subprocess.Popen(
-        [sys.executable, "-m", "lab.orphan", str(port), role],
+        [sys.executable, "-m", "lab.orphan", str(port), instance["role"]],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -53,7 +55,7 @@ def start(lab: Lab, role: str) -> str:
         raise LabError(f"the orphan did not open port {port} within 20 s, so it was ended: try again")
     raise LabError(
         f"port {port} is taken: stop the {role} first, supervisorctl -c {lab['supervisor_config']} "
-        f"stop {lab['instances'][f'lab-{role}']['unit']}"
+        f"stop {instance['unit']}"
     )
 
 

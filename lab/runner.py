@@ -14,6 +14,7 @@ import sys
 import time
 import xmlrpc.client
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -35,13 +36,14 @@ from .folder import (
     locked,
     read_lab,
     read_mark,
+    router_url,
     say,
     short_folder,
 )
 
 __all__ = [
-    "ROOT", "Lab", "LabError", "ask", "check_folder", "down", "get", "info", "is_up", "read_lab", "read_mark", "rpc",
-    "say", "serve", "tail", "up",
+    "ROOT", "Lab", "LabError", "ask", "check_folder", "down", "get", "info", "is_up", "read_lab", "read_mark", "router_url",
+    "rpc", "say", "serve", "tail", "up",
 ]  # fmt: skip
 ROOT = Path(__file__).resolve().parents[1]
 DRAIN_S = 15.0
@@ -73,7 +75,7 @@ def ask(lab: Lab, text: str, timeout_s: float = 60.0, tokens: int = 8) -> tuple[
         "max_tokens": tokens,
         "temperature": 0,
     }
-    return get(lab["instances"]["lab-router"]["url"] + "/v1/chat/completions", timeout_s, question)
+    return get(router_url(lab) + "/v1/chat/completions", timeout_s, question)
 
 
 # --- up
@@ -85,6 +87,7 @@ def write_mark(layout: files.Layout, supervisord: processes.Identity | None) -> 
         "short": layout.short,
         "first_port": layout.first_port,
         "engine": layout.engine,
+        "shape": layout.shape.as_dict(),
     }
     files.write(layout.at(MARK), json.dumps(data) + "\n")
 
@@ -120,6 +123,8 @@ def up(
                 raise LabError(
                     f"{folder} holds a lab of {mark['engine']} engines: --fresh starts anew, --dir names another"
                 )
+            if again and mark is not None and mark.get("shape", layout.shape.as_dict()) != layout.shape.as_dict():
+                raise LabError(f"{folder} holds a lab of another shape: --fresh starts anew, --dir names another")
             write_mark(layout, None)
             files.write_files(layout, scripts(layout), with_proxy)
             supervisord = start_supervisord(layout)
@@ -208,7 +213,7 @@ def _units(lab: Lab) -> list[str]:
 def start_rest(lab: Lab) -> None:
     """A lab that is up: start what is down, leave the rest as it is, and say which."""
     down = [unit for unit in _units(lab) if info(lab, unit)["statename"] != "RUNNING"]
-    router = lab["instances"]["lab-router"]["url"]
+    router = router_url(lab)
     if not down:
         say(f"is up already in {lab['dir']}, at {router}")
         return
@@ -226,12 +231,27 @@ def serve(folder: str) -> None:
     for unit in _units(lab):
         start(lab, unit)
     # A look at a flag, where /health would take a second each time; the completion at the end proves more than both.
-    for name in ("lab-prefill", "lab-decode"):
-        wait(lab, name, begin, lambda url: get(url + "/ready")[0] == 200)
-    wait(lab, "lab-router", begin, lambda url: get(url + "/readiness")[0] == 200)
-    wait(lab, "lab-router", begin, lambda _url: ask(lab, "hello")[0] == 200, "answers")
-    router = lab["instances"]["lab-router"]["url"]
-    say(f"{lab['engine']} engines serve at {router} after {time.monotonic() - begin:.1f} s ({lab['dir']})")
+    for name, instance in lab["instances"].items():
+        ready = "/readiness" if instance["role"] == "router" else "/ready"
+        wait(lab, name, begin, partial(_answers, ready))
+    router = next(name for name, instance in lab["instances"].items() if instance["role"] == "router")
+    engines = len(lab["instances"]) - 1
+    if engines > 2:  # of a pair the answer says as much
+        wait(lab, router, begin, lambda url: _workers(url) >= engines, "knows its workers")
+    wait(lab, router, begin, lambda _url: ask(lab, "hello")[0] == 200, "answers")
+    say(f"{lab['engine']} engines serve at {router_url(lab)} after {time.monotonic() - begin:.1f} s ({lab['dir']})")
+
+
+def _answers(path: str, url: str) -> bool:
+    return get(url + path)[0] == 200
+
+
+def _workers(url: str) -> int:
+    """How many a router calls healthy."""
+    try:
+        return int(json.loads(get(url + "/readiness")[1])["healthy_workers"])
+    except (ValueError, KeyError, TypeError):
+        return 0
 
 
 def start(lab: Lab, unit: str) -> None:
@@ -309,15 +329,16 @@ def _down(folder: str, mark: dict[str, Any]) -> int:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(folder, "lab.json"))
     work, state = os.path.join(folder, "work"), os.path.join(folder, "state")
+    states = [state, *(entry.path for entry in os.scandir(state) if entry.is_dir())] if os.path.isdir(state) else []
     # supervisord first and by itself: it ends its programs in order, and would start what dies under it.
     supervisord = [processes.Identity(*mark["supervisord"])] if mark["supervisord"] is not None else []
-    guards = processes.own([], [state])
+    guards = processes.own([], states)
     first = [one for one in (*guards, *supervisord) if processes.alive(one)]
     left = processes.end(first, DRAIN_S)
     ended = len(first)
     # Then what has lost its parent: a killed engine's children, programs of a supervisord that was killed.
     for _ in range(3):
-        found = processes.own([work], [state])
+        found = processes.own([work], states)
         if not found:
             break
         ended += len(found)

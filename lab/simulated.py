@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import shlex
 
-from .layout import BACKUP, KNOB_LINE, SCRIPTS, Layout
+from .layout import BACKUP, KNOB_LINE, Layout
+from .shape import Member, bootstrap_of
 
 _PREFILL = """\
 #!/bin/bash
@@ -22,7 +23,7 @@ export SGLANG_EXPOSE_OWN_ENV_VARS=1
 exec {python} -m lab.engine \\
   --model-path /models/DeepSeek-V4-Flash --served-model-name {model} --trust-remote-code \\
   --host 127.0.0.1 --port {port} \\
-  --tp-size 4 --mem-fraction-static 0.80 --chunked-prefill-size 8192 \\
+  --tp-size {tp} --mem-fraction-static 0.80 --chunked-prefill-size 8192 \\
   --disaggregation-mode prefill --disaggregation-transfer-backend nixl \\
   --disaggregation-bootstrap-port {bootstrap_port} --enable-metrics
 """
@@ -42,7 +43,7 @@ export SGLANG_SM120_FLASHMLA_BACKEND=triton
 exec {python} -m lab.engine \\
   --model-path /models/DeepSeek-V4-Flash --served-model-name {model} --trust-remote-code \\
   --host 127.0.0.1 --port {port} \\
-  --tp-size 4 --mem-fraction-static 0.85 --max-running-requests 96 \\
+  --tp-size {tp} --mem-fraction-static 0.85 --max-running-requests 96 \\
   --disaggregation-mode decode --disaggregation-transfer-backend nixl \\
   --disaggregation-bootstrap-port {bootstrap_port} \\
   --enable-metrics --watchdog-timeout 300
@@ -54,9 +55,7 @@ set -euo pipefail
 export RUST_LOG=info HF_HUB_OFFLINE=1
 exec {python} -m sglang_router.launch_router \\
   --pd-disaggregation \\
-  --prefill {prefill} {bootstrap_port} \\
-  --decode {decode} \\
-  --host 127.0.0.1 --port {port} --policy cache_aware --worker-startup-check-interval 1 \\
+{workers}  --host 127.0.0.1 --port {port} --policy cache_aware --worker-startup-check-interval 1 \\
   --health-check-interval-secs 2 --health-check-timeout-secs 5 --health-failure-threshold 2 --health-success-threshold 1 \\
   --cb-timeout-duration-secs 5 --log-level warn \\
   --prometheus-host 127.0.0.1 --prometheus-port {metrics_port}
@@ -66,30 +65,31 @@ exec {python} -m sglang_router.launch_router \\
 def scripts(layout: Layout, knob_in_script: bool) -> dict[str, str]:
     """File name to text. In the story's state the knob is only in the backup that lies beside the decode's script."""
     python = shlex.quote(layout.python)
+    shape = layout.shape
 
-    def engine(template: str, role: str, knob: str = "") -> str:
+    def engine(template: str, member: Member, knob: str = "") -> str:
+        prefill = member if member.role == "prefill" else shape.of("prefill")[0]
         return template.format(
             python=python,
-            cache=shlex.quote(layout.at("cache", role)),
+            cache=shlex.quote(layout.at("cache", member.which)),
             model=layout.model,
-            port=layout.port(role),
-            bootstrap_port=layout.port("bootstrap"),
+            port=layout.port(member.which),
+            bootstrap_port=layout.port(bootstrap_of(prefill)),
             knob=knob,
+            tp=shape.tensor_parallel,
         )
 
-    decode = SCRIPTS["lab-decode"]
-    texts = {
-        SCRIPTS["lab-prefill"]: engine(_PREFILL, "prefill"),
-        decode: engine(_DECODE, "decode", KNOB_LINE if knob_in_script else ""),
-        SCRIPTS["lab-router"]: _ROUTER.format(
-            python=python,
-            prefill=layout.url("prefill"),
-            decode=layout.url("decode"),
-            bootstrap_port=layout.port("bootstrap"),
-            port=layout.port("router"),
-            metrics_port=layout.port("metrics"),
-        ),
-    }
-    if not knob_in_script:
-        texts[f"{decode}.{BACKUP}"] = engine(_DECODE, "decode", KNOB_LINE)
+    texts = {member.script: engine(_PREFILL, member) for member in shape.of("prefill")}
+    for member in shape.of("decode"):
+        texts[member.script] = engine(_DECODE, member, KNOB_LINE if knob_in_script else "")
+        if not knob_in_script:
+            texts[f"{member.script}.{BACKUP}"] = engine(_DECODE, member, KNOB_LINE)
+    workers = [
+        f"  --prefill {layout.url(member.which)} {layout.port(bootstrap_of(member))} \\\n"
+        for member in shape.of("prefill")
+    ]
+    workers += [f"  --decode {layout.url(member.which)} \\\n" for member in shape.of("decode")]
+    texts[shape.of("router")[0].script] = _ROUTER.format(
+        python=python, workers="".join(workers), port=layout.port("router"), metrics_port=layout.port("metrics")
+    )
     return texts

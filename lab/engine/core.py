@@ -49,7 +49,7 @@ class Stream:
 class Engine:
     def __init__(self, options: Options, settings: Settings, knob: int, env: Mapping[str, str]) -> None:
         self.options, self.settings, self.knob, self.env = options, settings, knob, env
-        self.faults = Faults(settings.faults_path, options.role)
+        self.faults = Faults(settings.faults_path, options.role, settings.instance)
         self.children = Children()
         self.metrics = Metrics(options.role, str(options.args["served_model_name"]))
         self.instance = f"{os.getpid()}-{time.time_ns()}"  # what a real one's agent ids and ZMQ ports tell apart

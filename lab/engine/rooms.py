@@ -216,6 +216,8 @@ class Prefills:
             for attempt in range(15):
                 if attempt:
                     await asyncio.sleep(1.0)
+                if self._engine.faults.get("no_way_to_prefill"):
+                    continue
                 try:
                     async with self._client().get(
                         f"http://{address}{_ROUTE}", timeout=aiohttp.ClientTimeout(total=5)
@@ -244,6 +246,9 @@ class Prefills:
         failures = 0
         while failures < self._engine.settings.heartbeat_failures:
             await asyncio.sleep(self._engine.settings.heartbeat_s)
+            if self._engine.faults.get("no_way_to_prefill"):
+                failures += 1
+                continue
             try:
                 async with self._client().get(
                     f"http://{address}/health", timeout=aiohttp.ClientTimeout(total=3)
@@ -297,6 +302,8 @@ class Prefills:
             lost.cancel()
 
     async def _ask(self, address: str, known: Known, number: int) -> None:
+        if self._engine.faults.get("no_way_to_prefill"):
+            await asyncio.sleep(3600)
         fail = "1" if self._engine.transfer_fails() else "0"
         url = f"http://{address}/_sim/room/{number}?instance={known.instance}&fail={fail}&by={self._engine.instance}"
         try:

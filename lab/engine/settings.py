@@ -7,6 +7,7 @@ PDOPS_LAB_HEALTH_S   least time of a /health, default 1 as the real one's
 PDOPS_LAB_CRASH_S    from a child's death to the end of the main process, default 5
 PDOPS_LAB_TOKEN_S    time per token of a single stream, default 0.02
 PDOPS_LAB_HELPER     1: with the resource tracker of Python's multiprocessing, as the real one (children.py)
+PDOPS_LAB_INSTANCE   name of this instance, where there are several of its role: faults may be for it alone
 PDOPS_LAB_FAULTS     faults.json, may be absent; else faults.json in PDOPS_LAB_DIR; read again when it changes
 """
 
@@ -41,6 +42,7 @@ class Settings:
     crash_s: float
     token_s: float
     faults_path: str | None
+    instance: str | None
     health_timeout_s: float
     bootstrap_timeout_s: float
     waiting_timeout_s: float
@@ -68,6 +70,7 @@ def read_settings(env: Mapping[str, str]) -> Settings:
         crash_s=_seconds(env, "PDOPS_LAB_CRASH_S", 5.0),
         token_s=_seconds(env, "PDOPS_LAB_TOKEN_S", 0.02),
         faults_path=faults or None,
+        instance=env.get("PDOPS_LAB_INSTANCE") or None,
         health_timeout_s=health_timeout_s,
         bootstrap_timeout_s=_seconds(env, "SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT", 300.0),
         waiting_timeout_s=_seconds(env, "SGLANG_DISAGGREGATION_WAITING_TIMEOUT", 300.0),
@@ -80,10 +83,13 @@ def read_settings(env: Mapping[str, str]) -> Settings:
 
 
 class Faults:
-    """One part of faults.json, by role ("prefill", "decode", "router", "proxy"), read again when the file changes."""
+    """One part of faults.json, by role ("prefill", "decode", "router", "proxy"), read again when the file changes.
 
-    def __init__(self, path: str | None, role: str) -> None:
-        self._path, self._role = path, role
+    What is said of the ``instance`` by name comes on top.
+    """
+
+    def __init__(self, path: str | None, role: str, instance: str | None = None) -> None:
+        self._path, self._role, self._instance = path, role, instance
         self._seen: tuple[int, int, int] | None = None
         self._next = 0.0
         self._now: dict[str, Any] = {}
@@ -98,8 +104,9 @@ class Faults:
             if seen == self._seen:
                 return
             with open(self._path, encoding="utf-8") as file:
-                part = json.load(file).get(self._role) or {}
-            self._seen, self._now = seen, dict(part)
+                whole = json.load(file)
+            part = {**(whole.get(self._role) or {}), **(whole.get(self._instance) or {} if self._instance else {})}
+            self._seen, self._now = seen, part
         except FileNotFoundError:
             self._seen, self._now = None, {}
         except (OSError, ValueError, AttributeError, TypeError):

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ..layout import BACKUP, KNOB_LINE, SCRIPTS, Layout
+from ..layout import BACKUP, KNOB_LINE, Layout
 from ..runner import ROOT, Lab, LabError, is_up, read_lab, read_mark, say, serve, up
 
 HERE = Path(__file__).resolve().parent
@@ -92,12 +92,12 @@ def _engine(layout: Layout, role: str, knobs: str, more: str = "") -> str:
 
 def scripts(layout: Layout) -> dict[str, str]:
     """File name to text, in the story's state: the knob is only in the backup beside the decode's script."""
-    decode = SCRIPTS["lab-decode"]
+    prefill, decode, router = (member.script for member in layout.shape.members)
     return {
-        SCRIPTS["lab-prefill"]: _engine(layout, "prefill", _PREFILL_KNOBS),
+        prefill: _engine(layout, "prefill", _PREFILL_KNOBS),
         decode: _engine(layout, "decode", _DECODE_KNOBS.format(knob=""), _DECODE_MORE),
         f"{decode}.{BACKUP}": _engine(layout, "decode", _DECODE_KNOBS.format(knob=KNOB_LINE), _DECODE_MORE),
-        SCRIPTS["lab-router"]: _ROUTER.format(
+        router: _ROUTER.format(
             python=shlex.quote(layout.python),
             prefill=layout.url("prefill"),
             decode=layout.url("decode"),

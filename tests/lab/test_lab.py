@@ -19,16 +19,17 @@ from typing import Any
 
 import pytest
 
-from lab import faults, layout, ports, processes
+from lab import faults, ports, processes
 from lab.__main__ import main
 from lab.folder import LabError, short_folder
 from lab.runner import rpc
+from lab.shape import Shape
 
 from .conftest import ROOT, Lab
 
 pytestmark = pytest.mark.lab
 QUICK = ("--load-time-s", "0.3", "--health-time-s", "0.1")
-UNITS = layout.UNITS
+UNITS = {member.name: member.unit for member in Shape().members}
 
 
 def run(lab: Lab, *words: str) -> tuple[int, str]:
@@ -196,6 +197,9 @@ def test_short_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["up", "--dir", "FILE"], 1, "is a file, and a lab needs a folder"),
         (["down", "--dir", "FILE/below"], 1, "is a file, and a lab needs a folder"),
         (["status", "--dir", "FILE"], 1, "is a file, and a lab needs a folder"),
+        (["up", "--prefills", "3", "--decodes", "3"], 1, "12 ports are needed and a lab has 10: take fewer instances"),
+        (["up", "--machines", "4"], 1, "4 machines for 3 instances: take fewer"),
+        (["up", "--name", "A b"], 1, "take small letters, digits and dashes, a letter first"),
     ],
 )
 def test_wrong_words(
