@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from lab.layout import SCRIPTS, UNITS, Layout  # noqa: E402
+from lab.layout import Layout  # noqa: E402
 from lab.simulated import scripts  # noqa: E402
 
 HOME = "/opt/pdops-simulation"  # where the simulated engine and the venv of all three services are on the machine
@@ -57,9 +57,9 @@ def main() -> None:
     for name, text in scripts(field, knob_in_script=False).items():
         (folder / "root" / name).write_text(text)
         (folder / "root" / name).chmod(0o755)
-    for name, unit in UNITS.items():
-        text = UNIT.format(home=HOME, role=name.removeprefix("lab-"), script=f"/root/{SCRIPTS[name]}")
-        (folder / "units" / f"{unit}.service").write_text(text)
+    for member in field.shape.members:
+        text = UNIT.format(home=HOME, role=member.role, script=f"/root/{member.script}")
+        (folder / "units" / f"{member.unit}.service").write_text(text)
     with tarfile.open(folder / "engine.tar", "w") as archive:
         archive.add(ROOT / "lab", "lab", filter=lambda item: None if "__pycache__" in item.name else item)
 
