@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Keeps secrets out of entries, on every way in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ..knobs import refuse_secret
+from ..report import clean
+from ..secret_masking import mask_text
+
+_KNOB_VALUES = ("before", "after", "value")
+
+
+def without_secrets(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry with every secret masked, by name and inside of texts, and without control characters.
+
+    Raises :class:`PdopsError` for a knob whose name is that of a secret: nothing of it belongs into a record.
+    """
+    if isinstance(entry.get("knob"), str):
+        refuse_secret(entry["knob"])
+    given = dict(entry)
+    if isinstance(given.get("knob"), str):
+        # What an export of that name would show masked is masked here, too.
+        for name in _KNOB_VALUES:
+            if isinstance(given.get(name), str):
+                given[name] = mask_text(f"{given['knob']}={given[name]}").partition("=")[2]
+    cleaned = clean.data(clean.without_secrets(given))
+    return dict(cleaned)
+
+
+def holds_secret(entry: Mapping[str, Any]) -> bool:
+    """Whether a text of an entry shows a value that would be masked (by hand somebody may have written anything)."""
+    text = json.dumps(entry, ensure_ascii=False)
+    return bool(mask_text(text) != text) or any(
+        isinstance(item, str) and mask_text(item) != item for item in entry.values()
+    )

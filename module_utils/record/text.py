@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""The record in words for people: figures, debts, knobs, entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Optional
+
+from .fold import Debt, Folded, Knob, measured_verdict, shown
+from .folder import Kept
+
+
+def figure(data: Mapping[str, Any]) -> str:
+    """``+12.8 % [10.9, 14.7] at C64``; a simulated engine's is called so."""
+    interval = f" [{data['low_pct']:+g}, {data['high_pct']:+g}]" if "low_pct" in data else ""
+    simulated = " (simulation)" if data.get("simulation") else ""
+    return f"{data['effect_pct']:+g} %{interval} at {data['load']}{simulated}"
+
+
+def losses(measures: Iterable[Kept]) -> list[dict[str, Any]]:
+    """What measurements of a value say that is lost without it, as a revert keeps it. Only gains are losses."""
+    kept_fields = ("load", "effect_pct", "low_pct", "high_pct", "simulation")
+    return [
+        {name: kept.data[name] for name in kept_fields if name in kept.data}
+        for kept in measures
+        if kept.data["effect_pct"] > 0 and measured_verdict(kept.data) != "rejected"
+    ]
+
+
+def forgoing(rows: Iterable[Mapping[str, Any]]) -> str:
+    """``forgoing +12.8 % at C64, +5.7 % at C96``; says so when nobody measured."""
+    told = [figure(row) for row in rows]
+    simulated = bool(told) and all(text.endswith(" (simulation)") for text in told)
+    if simulated:
+        told = [text[: -len(" (simulation)")] for text in told]
+    return (
+        f"forgoing {', '.join(told)}{' (simulation)' if simulated else ''}"
+        if told
+        else "what it costs was never measured"
+    )
+
+
+def debt_line(knob: Knob, debt: Debt, today: str) -> str:
+    """One line per debt: what is forgone, why, until when, and what resolves it."""
+    late = f"; review was due by {debt.review_by}" if debt.review_by < today else f"; review by {debt.review_by}"
+    if knob.verdict == "exonerated":
+        why = f"exonerated ({knob.cause}), yet not restored"
+        cure = f"ansible-playbook restore_knob.yml -e knob={knob.name}"
+    else:
+        why = (
+            f"reverted on suspicion ({debt.entry.data['reason']})"
+            if debt.entry.data["suspicion"]
+            else f"reverted ({debt.entry.data['reason']})"
+        )
+        cure = f"record.yml -e kind=exonerate (or convict) -e knob={knob.name} -e cause=WHAT"
+    return f"{knob.name}{shown(debt.value)} {why} on {debt.entry.at[:10]}: {forgoing(debt.forgoing)}{late}; resolve: {cure}"
+
+
+def debt_lines(folded: Folded, today: str) -> list[str]:
+    return [debt_line(knob, debt, today) for knob, debt in folded.debts]
+
+
+def deployed_text(knob: Knob) -> str:
+    if not knob.deployed:
+        return "not deployed by pdops"
+    return ", ".join(
+        f"{value if value is not None else 'unset'} on {name}" for name, value in sorted(knob.deployed.items())
+    )
+
+
+def knob_lines(knob: Knob, today: str) -> list[str]:
+    """Few lines: deployed, verdict and what it is about, evidence, debt."""
+    about = f" ({shown(knob.value)})" if knob.verdict != "unknown" or knob.value is not None else ""
+    cause = f": {knob.cause}" if knob.cause else ""
+    lines = [f"{knob.name}: {deployed_text(knob)}; verdict {knob.verdict}{about}{cause}"]
+    for kept in knob.measured(knob.value):
+        said = measured_verdict(kept.data) or "a figure without an interval decides nothing"
+        lines.append(f"  measured {figure(kept.data)}: {said} [evidence:{kept.id}]")
+    if knob.unverified_since:
+        since = "now" if knob.unverified_since == "now" else knob.unverified_since[:10]
+        lines.append(f"  unverified since {since}: {knob.unverified_why}")
+    if knob.debt is not None:
+        lines.append(f"  debt: {debt_line(knob, knob.debt, today)}")
+    return lines
+
+
+def fold_lines(folded: Folded, problems: Iterable[str], today: str, only: Optional[str] = None) -> list[str]:
+    lines: list[str] = []
+    for name, knob in sorted(folded.knobs.items()):
+        if only in (None, "", name):
+            lines += knob_lines(knob, today)
+    if not lines:
+        lines.append("the record knows no knob yet" if not only else f"the record knows nothing of {only}")
+    lines += [f"contradiction: {sentence}" for sentence in folded.contradictions]
+    lines += [f"problem: {sentence}" for sentence in problems]
+    return lines
+
+
+def entry_line(kept: Kept, corrected: Mapping[str, str]) -> str:
+    """One entry on one line: time, kind, id, what it says, who."""
+    void = f" (corrected by {corrected[kept.id]})" if kept.id in corrected else ""
+    return f"{kept.at[:19]}Z {kept.kind:<9} {kept.id}  {told(kept.data)}, by {kept.data['by']}{void}"
+
+
+def told(data: Mapping[str, Any]) -> str:
+    """What an entry says, without time and author."""
+    parts: list[str] = []
+    knob = data.get("knob")
+    if "before" in data and "after" in data:
+        parts.append(f"{knob or 'script'}: {_word(data['before'])} -> {_word(data['after'])}")
+    elif data["kind"] == "measure":
+        parts.append(f"{knob}{shown(data['value'])} {figure(data)}")
+        verdict = measured_verdict(data)
+        parts += [verdict] if verdict else []
+    elif "value" in data:
+        parts.append(f"{knob or ''}{shown(data['value'])}")
+    elif knob:
+        parts.append(str(knob))
+    if data.get("instance"):
+        parts[-1:] = [f"{parts[-1]} on {data['instance']}"] if parts else [f"on {data['instance']}"]
+    for name in ("cause", "found", "outcome", "reason"):
+        if data.get(name):
+            parts.append(str(data[name]) if name in ("outcome", "found") else f"{name}: {data[name]}")
+    if data.get("forgoing"):
+        parts.append(forgoing(data["forgoing"]))
+    if data.get("review_by"):
+        parts.append(f"review by {data['review_by']}")
+    if data.get("said") and data.get("said") not in parts:
+        parts.append(str(data["said"]))
+    return "; ".join(" ".join(part.split()) for part in parts)
+
+
+def _word(value: Optional[str]) -> str:
+    return "unset" if value is None else value

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Entries on disk: written whole, found edited, deleted and malformed, merged by git without loss, never with a secret."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.record import folder
+from ansible_collections.pdops.sglang.plugins.module_utils.record.fold import fold
+from ansible_collections.pdops.sglang.plugins.module_utils.record.schema import KINDS, wrong_with
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from .conftest import KNOB, Checkout
+
+
+def path_of(checkout, kept):
+    return Path(checkout.top, "dsv4", kept.file)
+
+
+def test_an_entry_is_one_file_named_by_its_time_kind_and_hash(checkout):
+    kept = checkout.set(now=1764446773.25, change_id="20261129T200613-set-1f2e3d")
+    assert kept.file == f"20251129T200613.250000Z-apply-{kept.id}.json"
+    assert kept.id == folder.id_of(path_of(checkout, kept).read_bytes())
+    assert checkout.reading == folder.Reading(f"{checkout.top}/dsv4", (kept,), ())
+    assert folder.read(checkout.top, "other") == folder.Reading(f"{checkout.top}/other")
+
+
+def test_a_clock_that_was_set_back_reorders_nothing(checkout):
+    first = checkout.set(now=2_000_000_000.999999)
+    second = checkout.measure(now=1_000_000_000)
+    assert second.at == "2033-05-18T03:33:21.000000Z" > first.at
+    assert [kept.id for kept in checkout.reading.entries] == [first.id, second.id]
+
+
+def test_what_was_edited_is_found_and_counts_no_more(checkout):
+    kept = checkout.measure()
+    path = path_of(checkout, kept)
+    path.write_text(path.read_text().replace("12.8", "22.8"))
+    (said,) = checkout.reading.problems
+    assert checkout.reading.entries == ()
+    assert said.startswith(f"{path} was edited: its content has the hash ") and f"git log --follow -- {path}" in said
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"{", "it is no JSON"),
+        (b"[]", "it is no mapping"),
+        (b"[" * 5000 + b"]" * 5000, "it is no JSON (it is nested too deeply)"),
+        (b'{"kind": "adopt"}', "its kind 'adopt' is unknown"),
+        (b'{"kind": "note"}', "a note needs v"),
+        (b"<<<<<<< HEAD\n", "it is no JSON"),
+    ],
+)
+def test_what_is_malformed_is_found(checkout, content, words):
+    os.makedirs(f"{checkout.top}/dsv4")
+    path = Path(checkout.top, "dsv4", f"20251129T200613.250000Z-note-{folder.id_of(content)}.json")
+    path.write_bytes(content)
+    (said,) = checkout.reading.problems
+    assert said.startswith(f"{path} is malformed: {words}") and said.count("\n") == 0
+
+
+def test_what_was_deleted_is_found_by_what_refers_to_it(checkout):
+    suspect = checkout.add("suspect", knob=KNOB, said="hang at 14:00")
+    revert = checkout.revert(refs=[suspect.id])
+    path_of(checkout, suspect).unlink()
+    (said,) = checkout.reading.problems
+    assert said.startswith(f"entry {suspect.id} is gone from {checkout.top}/dsv4, and {revert.file} refers to it")
+    # One that was edited is told once, as edited.
+    other = checkout.add("suspect", knob=KNOB, said="again")
+    checkout.add("exonerate", knob=KNOB, cause="proxy", refs=[other.id])
+    path_of(checkout, other).write_text("{}")
+    assert [("was edited" in said, "is gone" in said) for said in checkout.reading.problems] == [
+        (True, False),
+        (False, True),
+    ]
+
+
+def test_foreign_files_are_told_and_the_notes_of_people_are_left_alone(checkout):
+    kept = checkout.set()
+    inside = Path(checkout.top, "dsv4")
+    (inside / "README.md").write_text("why we do this")
+    (inside / ".pdops-half-0123456789ab").write_text("{")
+    shutil.copy(inside / kept.file, inside / "copy.json")
+    shutil.copy(inside / kept.file, inside / kept.file.replace("-apply-", "-restore-"))
+    os.makedirs(f"{checkout.top}/other")
+    shutil.copy(inside / kept.file, f"{checkout.top}/other/{kept.file}")
+    reading = checkout.reading
+    assert [item.id for item in reading.entries] == [kept.id]
+    assert [said.split(": ")[0].split(" ", 1)[1] for said in reading.problems] == [
+        f"does not have the name of its time and kind, {kept.file}; rename it.",
+        "is no entry of the record",
+    ]
+    assert "is an entry of dsv4, not of other" in folder.read(checkout.top, "other").problems[0]
+
+
+def test_a_fifo_a_folder_and_a_file_without_permission_hold_nobody_up(checkout):
+    os.makedirs(f"{checkout.top}/dsv4")
+    for at, make in enumerate((os.mkfifo, os.mkdir)):
+        make(f"{checkout.top}/dsv4/20251129T200613.25000{at}Z-note-{at:016x}.json")
+    assert len(checkout.reading.problems) == 2
+
+
+def test_what_is_not_whole_is_refused_before_anything_is_written(checkout):
+    for words_given, words in (
+        ({"kind": "adopt"}, "its kind 'adopt' is unknown"),
+        ({"kind": "measure", "knob": KNOB, "value": "512", "load": "C64"}, "a measure needs effect_pct"),
+        ({"kind": "note", "said": "x", "effect_pct": 1}, "a note has no 'effect_pct'"),
+        ({"kind": "note", "said": "x", "refs": ["0" * 16]}, "it refers to 0000000000000000, and"),
+        ({"kind": "correct", "said": "x", "refs": []}, "a correct needs refs"),
+        ({"kind": "exonerate", "knob": "a b", "cause": "x"}, "knob must be the name of a knob"),
+        ({"kind": "note", "said": "x", "deployment": "../up"}, "cannot name a folder"),
+        ({"kind": "exonerate", "knob": "HF_TOKEN", "cause": "x"}, "HF_TOKEN looks like a secret"),
+    ):
+        with pytest.raises(PdopsError, match=words):
+            checkout.add(**words_given)
+    assert not os.path.exists(checkout.top)
+
+
+def test_no_secret_gets_in_on_any_way(checkout):
+    secret = "hf_AbCdEfGhIjKlMnOpQrStUv"
+    for at, (kind, (needs, _may)) in enumerate(KINDS.items()):
+        words = dict.fromkeys(("said", "reason", "cause", "found"), f"with --api-key {secret} and HF_TOKEN={secret}")
+        whole = {"knob": KNOB, "instance": secret, "before": f"x --token={secret}", "after": secret, "value": secret}
+        whole.update(load="C64", effect_pct=1.0, suspicion=True, outcome="undone", **words)
+        entry = {name: whole[name] for name in (*needs, "said") if name in whole}
+        if kind == "correct":
+            entry["refs"] = [checkout.reading.entries[0].id]
+        checkout.add(
+            kind, now=1_800_000_000 + at, **entry, fingerprint={"decode arguments": f"--api-key {secret} --tp-size 4"}
+        )
+    content = b"".join(path.read_bytes() for path in Path(checkout.top).rglob("*.json"))
+    assert secret.encode() not in content and content.count(b"********") > 20
+    assert checkout.reading.problems == () and len(checkout.reading.entries) == len(KINDS)
+
+
+def git(folder_, *words):
+    done = subprocess.run(
+        ["git", "-c", "user.name=t", "-c", "user.email=t@example.net", *words],
+        cwd=folder_,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_two_operators_with_two_checkouts_lose_nothing_and_are_told_where_they_contradict_each_other(tmp_path):
+    first = Checkout(tmp_path / "alice")
+    first.set()
+    first.measure()
+    revert = first.revert()
+    git(first.top, "init", "-q", "-b", "main")
+    git(first.top, "add", ".")
+    git(first.top, "commit", "-qm", "evidence")
+    git(tmp_path, "clone", "-q", "alice", "bob")
+    second = Checkout(tmp_path / "bob", by="bob on ops2")
+    first.add("exonerate", knob=KNOB, cause="proxy", refs=[revert.id])
+    second.add("convict", knob=KNOB, cause="hang in decode", refs=[revert.id])
+    for each in (first, second):
+        git(each.top, "add", ".")
+        git(each.top, "commit", "-qm", "evidence")
+    git(second.top, "pull", "-q", "--no-rebase", "--no-edit", "origin", "main")
+    merged = second.reading
+    assert not merged.problems and len(merged.entries) == 5
+    (said,) = second.folded.contradictions
+    assert "by alice on ops1 and convict " in said and "by bob on ops2 contradict each other" in said
+    # Somebody decides: the contradiction is gone, and nothing was deleted.
+    wrong = next(kept for kept in merged.entries if kept.kind == "convict")
+    second.add("correct", refs=[wrong.id], said="looked at the wrong machine")
+    assert second.folded.contradictions == [] and second.knob.verdict == "exonerated"
+    assert len(second.reading.entries) == 6
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 1), st.sampled_from(["note", "suspect", "exonerate"]), st.integers(0, 50)), max_size=12
+    )
+)
+def test_a_merge_is_the_union_whatever_the_clocks_say(tmp_path_factory, steps):
+    top = tmp_path_factory.mktemp("merge")
+    both = [Checkout(top / "a", "alice"), Checkout(top / "b", "bob")]
+    written = {}
+    for who, kind, clock in steps:
+        words = {"note": {"said": "x"}, "suspect": {"said": "y"}, "exonerate": {"cause": "z"}}[kind]
+        mine = both[who].reading.entries
+        refs = [mine[clock % len(mine)].id] if mine and clock % 3 else []
+        kept = both[who].add(kind, now=1_800_000_000 + clock, knob=KNOB, refs=refs, **words)
+        written[kept.id] = kept
+    for each in both:
+        os.makedirs(f"{each.top}/dsv4", exist_ok=True)
+    shutil.copytree(both[1].top, both[0].top, dirs_exist_ok=True)
+    shutil.copytree(both[0].top, both[1].top, dirs_exist_ok=True)
+    assert both[0].reading.entries == both[1].reading.entries and not both[0].reading.problems
+    assert {kept.id for kept in both[0].reading.entries} == set(written)
+    seen = set()
+    for kept in both[0].reading.entries:
+        assert set(kept.refs) <= seen
+        seen.add(kept.id)
+    assert (
+        fold(both[0].reading.entries).contradictions
+        == fold(folder.in_order(reversed(both[1].reading.entries))).contradictions
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_field_of_every_kind_is_checked(kind):
+    whole = {
+        "v": 1, "at": "2026-11-29T20:06:13.000000Z", "kind": kind, "deployment": "dsv4", "by": "a on b", "said": "x", "refs": ["0" * 16],
+        "knob": KNOB, "instance": "i", "before": None, "after": "1", "value": "1", "load": "C64", "effect_pct": 1, "reason": "r",
+        "suspicion": False, "cause": "c", "found": "f", "outcome": "undone",
+    }  # fmt: skip
+    needs = KINDS[kind][0]
+    entry = {
+        name: item
+        for name, item in whole.items()
+        if name in ("v", "at", "kind", "deployment", "by", "said", "refs", *needs)
+    }
+    assert wrong_with(entry) == ""
+    for name in entry:
+        if name not in ("said", "refs") or name in needs:
+            assert wrong_with({key: item for key, item in entry.items() if key != name})
+        for odd in (True, -1.5, [], [1], {}, {"a": 1}, "x" * 9999, float("nan")):
+            if wrong_with({**entry, name: odd}) == "":
+                assert (name, odd) in [("effect_pct", -1.5), ("refs", []), ("suspicion", True)], (name, odd)
+    assert wrong_with({**entry, "more": 1}) == f"a {kind} has no 'more'"
+    assert json.loads(json.dumps(entry)) == entry
