@@ -13,6 +13,7 @@ def of_lab(lab: Mapping[str, Any]) -> dict[str, Any]:
     name = str(lab["name"])
     hosts: dict[str, dict[str, Any]] = {role: {} for role in ("prefill", "decode", "router")}
     python = "{{ ansible_playbook_python }}"
+    stores = {told["state_dir"] for told in lab["instances"].values()}
     for instance, told in lab["instances"].items():
         hosts[told["role"]][instance] = {
             "ansible_connection": "pdops_lab",
@@ -36,6 +37,8 @@ def of_lab(lab: Mapping[str, Any]) -> dict[str, Any]:
         "ansible_python_interpreter": python,
         "pd_proxy_url": lab.get("proxy", {}).get("url", ""),
         "pd_report_dir": f"{lab['dir']}/reports",
+        # What leads a change looks here too; without it a lab's changes would be kept in the machine's own store.
+        **({"pd_state_dir": stores.pop()} if len(stores) == 1 else {}),
     }
     roles = {role: {"hosts": members} for role, members in hosts.items()}
     return {
