@@ -119,7 +119,10 @@ class ActionModule(ActionBase):
 
 def _restored(steps: list[dict[str, Any]]) -> str:
     serving = [step["instance"] for step in steps if step["step"] == "serving"]
-    return f"{', '.join(serving)} serve again" if serving else "no instance had been touched"
+    stopped = [step["instance"] for step in steps if step["step"] == "stopped"]
+    told = [f"{', '.join(serving)} serve again"] if serving else []
+    told += [f"{', '.join(stopped)} do not run, as before"] if stopped else []
+    return " and ".join(told) or "no instance had been touched"
 
 
 def _user() -> str:

@@ -39,7 +39,8 @@ class ActionModule(ActionBase):
                 if name in given:
                     raise PdopsError(f"{name} is set by serve_script itself; give template and variables instead.")
             instance, launch = _launch(given, variables)
-            rendered = self._rendered(given.get("template") or f"serve_{instance.role}.sh.j2", launch, variables)
+            template = given.get("template") or f"serve_{instance.role}.sh.j2"
+            rendered = self._rendered(template, {"pd_launch": launch.as_dict()}, variables)
             path = os.path.join(local, "serve_script.sh")
             with open(path, "wb") as file:
                 file.write(os.fsencode(rendered))
@@ -62,8 +63,8 @@ class ActionModule(ActionBase):
             shutil.rmtree(local, ignore_errors=True)
             self._remove_tmp_path(self._connection._shell.tmpdir)
 
-    def _rendered(self, name: str, launch: Launch, variables: dict[str, Any]) -> str:
-        """The template with ``pd_launch`` in the variables; found as those of ansible.builtin.template, then in the collection."""
+    def _rendered(self, name: str, ours_to_it: Mapping[str, Any], variables: dict[str, Any]) -> str:
+        """The template with ``pd_launch`` or ``pd_service`` in the variables; found as those of ansible.builtin.template, then in the collection."""
         ours = os.path.join(os.path.realpath(next(iter(collection.__path__))), "templates")
         try:
             source = self._find_needle("templates", name)
@@ -74,9 +75,7 @@ class ActionModule(ActionBase):
                     f"there is no template {name} beside the playbook or role, nor in {ours}; correct the name."
                 ) from None
         folders = [os.path.dirname(source), ours]
-        templar = self._templar.copy_with_new_env(
-            searchpath=folders, available_variables={**variables, "pd_launch": launch.as_dict()}
-        )
+        templar = self._templar.copy_with_new_env(searchpath=folders, available_variables={**variables, **ours_to_it})
         text = templar.template(
             trust_as_template(self._loader.get_text_file_contents(source)),
             escape_backslashes=False,
@@ -86,11 +85,19 @@ class ActionModule(ActionBase):
 
 
 def _launch(given: Mapping[str, Any], variables: Mapping[str, Any]) -> tuple[Instance, Launch]:
-    hostvars = variables["hostvars"]
     name = str(given.get("instance") or variables["inventory_hostname"])
+    instance, peers, mine = described(name, variables, VARIABLES)
+    return instance, launch_of(instance, peers, mine)
+
+
+def described(
+    name: str, variables: Mapping[str, Any], names: tuple[str, ...]
+) -> tuple[Instance, list[Instance], dict[str, Any]]:
+    """An instance of the inventory, all instances of its deployment, and its variables of ``names``."""
+    hostvars = variables["hostvars"]
     if name not in hostvars:
         raise PdopsError(f"instance={name} is no host of the inventory; correct the name.")
-    mine = _of(hostvars[name], VARIABLES)
+    mine = templated(hostvars[name], ("pd_deployment", *names))
     deployment, groups = mine.get("pd_deployment"), variables.get("groups", {})
     if not deployment:
         raise PdopsError(
@@ -104,21 +111,20 @@ def _launch(given: Mapping[str, Any], variables: Mapping[str, Any]) -> tuple[Ins
     if isinstance(answer, str):
         raise PdopsError(answer)
     peers = [instance_from_dict(item) for item in answer]
-    instance = next(item for item in peers if item.name == name)
-    return instance, launch_of(instance, peers, mine)
+    return next(item for item in peers if item.name == name), peers, mine
 
 
-def _of(variables: Any, names: tuple[str, ...]) -> dict[str, Any]:
+def templated(variables: Any, names: tuple[str, ...]) -> dict[str, Any]:
     """Only these are templated: others may hold secrets, or fail."""
-    return {name: _plain(variables[name]) for name in names if name in variables}
+    return {name: plain_value(variables[name]) for name in names if name in variables}
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """Without Ansible's tags, lazy containers and string types."""
     if isinstance(value, Mapping):
-        return {_plain(key): _plain(item) for key, item in value.items()}
+        return {plain_value(key): plain_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain_value(item) for item in value]
     for kind in (bool, int, float, str):
         if isinstance(value, kind):
             return kind(value)

@@ -14,7 +14,8 @@ from . import knobs
 from .deployment import ROLES, Instance
 from .pdops_error import PdopsError
 
-VERBS = ("restore", "set", "revert", "restart", "verify", "recover", "rollback")
+VERBS = ("restore", "set", "revert", "restart", "verify", "recover", "rollback", "deploy")
+TAKES = ("host", "vars")
 SCOPES = ("co", "decode", "router")
 
 
@@ -37,6 +38,7 @@ class Asked:
     expect_only: bool = True
     change: str | None = None
     overlap: bool = False
+    take: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return {**asdict(self), "instances": list(self.instances)}
@@ -80,6 +82,7 @@ PARAMETERS = (
     "state",
     "expect_only",
     "take_over",
+    "take",
     "overlap",
     "probe",
     "finish",
@@ -186,7 +189,16 @@ def read_asked(verb: str, given: Mapping[str, Any], instances: list[Instance]) -
         raise PdopsError(
             "rollback puts a whole change back; it takes change= and expect_only=, nothing that narrows it."
         )
-    if verb in ("restart", "verify", "recover", "rollback") and (knob is not None or value is not None):
+    take = _text(given, "take")
+    if take is not None and (verb != "deploy" or take not in TAKES):
+        raise PdopsError(
+            f"take={take} is unknown here; deploy.yml takes host (keep what the machine has) or vars (overwrite it)."
+        )
+    if verb == "deploy" and (wanted or role or _text(given, "from")):
+        raise PdopsError(
+            "deploy.yml takes the whole deployment, since its instances share what must be equal; limit it with -l DEPLOYMENT only."
+        )
+    if verb in ("restart", "verify", "recover", "rollback", "deploy") and (knob is not None or value is not None):
         raise PdopsError(f"{verb} takes no knob; use set_knob.yml, restore_knob.yml or revert_knob.yml.")
     if verb != "restart" and scope == "router":
         raise PdopsError(
@@ -204,6 +216,7 @@ def read_asked(verb: str, given: Mapping[str, Any], instances: list[Instance]) -
         expect_only=_flag(given, "expect_only", True),
         overlap=_flag(given, "overlap", False),
         change=change,
+        take=take,
     )
 
 

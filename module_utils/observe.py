@@ -21,6 +21,7 @@ from .change.undoing import edit_back, undo_of
 from .deployment import Instance
 from .gates.effective import observe_knobs
 from .knob_edit import EditRequest, masked_diff, plan_edit, refuse_empty
+from .managed.knob_block import is_managed
 from .pdops_error import PdopsError
 from .script_views import masked_beside, shown_lines
 from .scripts.analysis import analyse
@@ -265,6 +266,7 @@ class _Look:
             },
             "script": {
                 "path": self.instance.serve_script,
+                "managed": is_managed(self.content),
                 "sha256": hashlib.sha256(self.content).hexdigest(),
                 "younger_s": self._younger_s(),
                 "findings": [

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from .deployment import Instance
 from .plan import Plan
+from .store.atomic import ABSENT
 
 #: A longer difference is shown by --diff; the plan only counts it.
 _SHOWN_LINES = 20
@@ -29,6 +30,15 @@ def plan_lines(plan: Plan, instances: list[Instance]) -> list[str]:
         lines += [f"note: {sentence}" for sentence in plan.warnings]
         return lines
     for edit in plan.edits:
+        if edit["sha256_before"] == ABSENT:
+            count = sum(line["sign"] == "+" for line in edit["changed_lines"])
+            lines.append(
+                f"write {edit['instance']}: {edit['path']}, which is not there yet ({count} lines; see --diff)"
+            )
+            continue
+        if not edit["changed_lines"]:
+            lines += [f"edit {edit['instance']}: {sentence}" for sentence in edit["warnings"]]
+            continue
         source = f", from {edit['source']['told']}" if edit.get("source") else ""
         lines.append(f"edit {edit['instance']}: {edit['path']}{source}")
         changed = edit["changed_lines"]
@@ -38,7 +48,9 @@ def plan_lines(plan: Plan, instances: list[Instance]) -> list[str]:
         # A line with another value is one line that differs, though a diff shows it twice.
         differ = max(sum(line["sign"] == sign for line in changed) for sign in "+-")
         count = f"{differ} line{'s' if differ != 1 else ''}"
-        lines.append(f"  differs in {count}; a copy of the old script is stored before it is replaced")
+        lines.append(
+            f"  differs in {count}; a copy of the old {edit.get('kind', 'script')} is stored before it is replaced"
+        )
     if plan.restart:
         stop = " -> ".join(reversed(plan.restart))
         lines.append(f"stop {stop}, then start {' -> '.join(plan.restart)}")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .asked import Asked
+from .deploy_plan import plan_deploy
 from .deployment import Instance
 from .finishing import plan_forward, plan_rollback
 from .left_behind import left_behind
@@ -34,6 +35,7 @@ def decide(
         "verify": _verify,
         "recover": plan_forward,
         "rollback": plan_rollback,
+        "deploy": plan_deploy,
     }
     plan = makers[asked.verb](deployment, sight, asked)
     if superseded and not plan.restart and asked.verb not in ("verify", "recover"):

@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 
 from ..pdops_error import PdopsError
+from ..services.unit_words import quoted
 from ..store.atomic import write_private
 from .record import check_id
 
@@ -48,12 +49,6 @@ def unit_of(change_id: str) -> str:
     return f"pdops-guard@{check_id(change_id)}.service"
 
 
-def _quoted(word: str) -> str:
-    """One word of a command line (systemd.service(5), COMMAND LINES)."""
-    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
-    return f'"{escaped}"'
-
-
 def drop_in(interpreter: Sequence[str], state_dir: str, change_id: str, units: Iterable[str]) -> str:
     """``ExecStartPre`` puts the files back after a boot, before the serve units start; starts and stops of units would
     wait for each other there, so they are left to the guard itself."""
@@ -61,7 +56,7 @@ def drop_in(interpreter: Sequence[str], state_dir: str, change_id: str, units: I
     verb = len(interpreter)
 
     def line(name: str) -> str:
-        return " ".join(_quoted(word) for word in [*given[:verb], name, *given[verb:]])
+        return " ".join(quoted(word) for word in [*given[:verb], name, *given[verb:]])
 
     names = " ".join(sorted({unit if "." in unit else f"{unit}.service" for unit in units}))
     mounts = state_dir.replace("%", "%%").replace('"', '\\"')

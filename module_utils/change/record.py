@@ -190,6 +190,7 @@ def inherit(record: Record, former: Record) -> Record:
             ours = {*mine.get("ours", []), *item.get("ours", [])}
             mine["ours"] = sorted(ours | {item["sha256_after"], mine["sha256_before"]})
             mine["sha256_before"] = item["sha256_before"]
+            mine.update({name: item[name] for name in ("existed", "enabled_before") if name in item})
         else:
             files[item["path"]] = dict(item)
     touched = list(record["touched"])

@@ -18,10 +18,10 @@ from ..gates.request import target_from
 from ..pdops_error import PdopsError
 from ..services import manager_for
 from ..services.instance import Request, bring
-from ..store.atomic import read_regular, replace_file, sha256_of, write_private
-from ..store.backups import MOST_BYTES
+from ..store.atomic import ABSENT, replace_file, write_private
 from . import record as rules
 from .book import Book
+from .contents import content_now, disable_units, newly_made, take_away, units_put_back
 
 #: What each role passes before the next one starts. The router's own gates show that requests pass again.
 GATES = {
@@ -34,13 +34,6 @@ GATES = {
 _CLOCKS_S = 2.0
 
 
-def _sha256(path: str) -> str | None:
-    """None when nothing is there; :class:`PdopsError` when it is no regular file or cannot be read."""
-    if not os.path.lexists(path):
-        return None
-    return sha256_of(read_regular(path, MOST_BYTES))
-
-
 def restore_files(book: Book, record: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """Put every file of the change back; return what was restored and what could not be, a sentence each.
 
@@ -49,31 +42,43 @@ def restore_files(book: Book, record: Mapping[str, Any]) -> tuple[list[str], lis
     """
     said: list[str] = []
     trouble: list[str] = []
+    try:
+        disable_units(record["files"])
+    except PdopsError as error:
+        trouble.append(str(error))
     for item in record["files"]:
         path = str(item["path"])
         try:
-            now = _sha256(path)
+            now = content_now(path)
             if now == item["sha256_before"]:
                 continue
-            if now is not None and now != item["sha256_after"] and now not in item.get("ours", []):
+            if now != ABSENT and now != item["sha256_after"] and now not in item.get("ours", []):
                 trouble.append(
                     f"{path} is neither the old nor the new content (sha256 {now[:12]}): somebody edited it during the change, "
                     "so it was left alone; compare it with the stored versions and put it right by hand"
                 )
                 continue
-            _put_back(book, record, path, now, item["sha256_before"])
+            if item["sha256_before"] == ABSENT:
+                take_away(path)
+                said.append(f"{os.path.basename(path)} is gone again; its content is a stored version")
+                continue
+            _put_back(book, record, path, now, item["sha256_before"], int(item.get("mode") or 0o755))
         except PdopsError as error:
             trouble.append(str(error))
             continue
         said.append(f"{os.path.basename(path)} is back at {item['sha256_before'][:12]}")
+    try:
+        units_put_back(record["files"])
+    except PdopsError as error:
+        trouble.append(str(error))
     return said, trouble
 
 
-def _put_back(book: Book, record: Mapping[str, Any], path: str, now: str | None, old: str) -> None:
+def _put_back(book: Book, record: Mapping[str, Any], path: str, now: str, old: str, mode: int) -> None:
     content = book.store.content(old)
     with book.store.lock(f"rollback {record['id']}", try_write=False):
-        if now is None:
-            write_private(os.path.realpath(path), content, 0o755)
+        if now == ABSENT:
+            write_private(os.path.realpath(path), content, mode)
         else:
             try:
                 replace_file(path, content, expect_sha256=now)
@@ -99,7 +104,7 @@ def began_with_new(record: Mapping[str, Any]) -> list[str]:
     for item in record["files"]:
         instance = next((one for one in record["instances"] if one["name"] == item["instance"]), None)
         try:
-            if instance is None or _sha256(item["path"]) in (item["sha256_before"], None):
+            if instance is None or content_now(item["path"]) in (item["sha256_before"], ABSENT):
                 continue
             made = os.stat(item["path"]).st_mtime
             since_s = _manager(instance_from_dict(instance)).status(instance["unit"]).since_s
@@ -115,9 +120,11 @@ def to_restart(record: Mapping[str, Any]) -> list[Instance]:
     """Which instances a rollback restarts, in start order.
 
     None when the change had not stopped or started any, and none began with its script; only the router when nothing else was touched;
-    otherwise all, because a pair in an unclear state meets afresh (reference/sglang-pd.md E.4).
+    otherwise all, because a pair in an unclear state meets afresh (reference/sglang-pd.md E.4). Those that the change
+    made are not among them.
     """
-    instances = start_order(instance_from_dict(item) for item in record["instances"])
+    made = newly_made(record)
+    instances = start_order(instance_from_dict(item) for item in record["instances"] if item["name"] not in made)
     touched = {item.name: item for item in instances if item.name in record["touched"]}
     if not touched:
         return []
@@ -164,7 +171,9 @@ def roll_back(book: Book, change_id: str) -> rules.Record:
             # Before the files come back, because nothing shows it afterwards.
             _note(book, change_id, "restart", name, "it was started with the new script, though not by this change")
             record = {**record, "touched": [*record["touched"], name]}
-        restored, trouble = restore_files(book, record)
+        trouble = _stop_made(book, record)
+        restored, more = restore_files(book, record)
+        trouble += more
         for sentence in restored:
             _note(book, change_id, "restored", "", sentence)
         for sentence in trouble:
@@ -202,6 +211,28 @@ def roll_back(book: Book, change_id: str) -> rules.Record:
             ("rolling-back",),
         )
     return book.set_state(change_id, "rolled-back", reason, ("rolling-back",))
+
+
+def _stop_made(book: Book, record: Mapping[str, Any]) -> list[str]:
+    """Instances that the change made are stopped while their unit file still says how; return what went wrong."""
+    trouble = []
+    made = newly_made(record)
+    for instance in reversed(
+        start_order(instance_from_dict(item) for item in record["instances"] if item["name"] in made)
+    ):
+        try:
+            manager = _manager(instance)
+            manager.status(instance.unit)
+        except PdopsError:
+            continue  # its unit was not written yet
+        _note(book, record["id"], "stop", instance.name, "it was not there before this change")
+        try:
+            bring(manager, _request(instance, "stopped"))
+        except PdopsError as error:
+            trouble.append(str(error))
+            continue
+        _note(book, record["id"], "stopped", instance.name, "for good")
+    return trouble
 
 
 def _request(instance: Instance, state: str) -> Request:

@@ -12,7 +12,7 @@ from ..deployment import Instance
 from ..pdops_error import PdopsError
 from ..services import manager_for
 from ..services.instance import status_dict
-from ..store.atomic import leftovers_of, read_regular, sha256_of
+from ..store.atomic import ABSENT, leftovers_of, read_regular, sha256_of
 from ..store.backups import MOST_BYTES
 from ..store.store import Store
 from . import guard_place, who
@@ -27,7 +27,7 @@ def file_now(item: Mapping[str, Any]) -> str:
     ``foreign`` (somebody else's content) or ``unreadable``."""
     path = str(item["path"])
     if not os.path.lexists(path):
-        return "gone"
+        return "old" if item["sha256_before"] == ABSENT else "gone"
     try:
         now = sha256_of(read_regular(path, MOST_BYTES))
     except PdopsError:

@@ -10,12 +10,11 @@ from typing import Any
 
 from ..knob_edit import EditRequest, apply_edit, masked_diff, plan_edit
 from ..pdops_error import PdopsError
-from ..store.atomic import read_regular, sha256_of
-from ..store.backups import MOST_BYTES
 from ..store.store import Store
 from . import agent, guard, guard_place, who
 from . import record as rules
 from .book import Book, now_utc
+from .contents import KINDS, content_now, file_of, make_units_known, write_content
 from .stepping import take_step
 
 Params = Mapping[str, Any]
@@ -55,17 +54,10 @@ def _under_systemd(record: rules.Record) -> bool:
 def _begin(book: Book, params: Params) -> dict[str, Any]:
     store = book.store
     store.check_usable()
-    files = []
-    for edit in params["edits"]:
-        files.append(
-            {
-                "instance": edit["instance"],
-                "path": edit["path"],
-                "sha256_before": edit["sha256_before"],
-                "sha256_after": edit["sha256_after"],
-                "knobs": {edit["knob"]: [edit["before"], edit["after"]]} if edit["knob"] else {},
-            }
-        )
+    files = [file_of(edit) for edit in params["edits"]]
+    for item in files:
+        if item.get("kind"):
+            store.content(item["sha256_after"])  # staged, or nothing may begin
     record = rules.new_record(
         params["change_id"],
         params["deployment"],
@@ -115,28 +107,43 @@ def request_of(edit: Mapping[str, Any], record: rules.Record) -> EditRequest:
     )
 
 
+def _still_held(book: Book, record: rules.Record, path: str) -> None:
+    """Once more, right before the effect: a guard whose lease ran out in between has the word."""
+    live = rules.require_open(book.load(record["id"]), "apply")
+    if rules.lease_left_s(live) <= 0:
+        raise PdopsError(f"change {record['id']}: its lease ran out before {path} was written; nothing was.")
+
+
 def _apply(book: Book, params: Params) -> dict[str, Any]:
-    scripts = f"{len(params['edits'])} script{'s' if len(params['edits']) != 1 else ''}"
+    what = "file" if any(edit.get("kind") == "unit" for edit in params["edits"]) else "script"
+    scripts = f"{len(params['edits'])} {what}{'s' if len(params['edits']) != 1 else ''}"
     record, warnings = take_step(book.store, params["change_id"], "apply", "", scripts, float(params["budget_s"]))
     applied = []
     diffs = []
     for edit in params["edits"]:
         # Under one lock from the look to the effect: the same verb may run twice at once, when a connection was cut.
         with book.store.lock(f"apply {record['id']}"):
-            now = sha256_of(read_regular(edit["path"], MOST_BYTES))
-            if now == edit["sha256_after"]:
+            if content_now(edit["path"]) == edit["sha256_after"]:
                 continue  # re-entered after a cut connection: this one is done
+            if edit.get("kind") in KINDS:
+                _still_held(book, record, edit["path"])
+                write_content(edit, record, book.store)
+                applied.append(
+                    {
+                        "instance": edit["instance"],
+                        "path": edit["path"],
+                        "before": edit["sha256_before"],
+                        "after": edit["sha256_after"],
+                    }
+                )
+                diffs.append(edit["diff"])
+                continue
             plan = plan_edit(request_of(edit, record), book.store)
             if plan.sha256_after != edit["sha256_after"]:
                 raise PdopsError(
                     f"{edit['path']}: the edit would not give what the plan showed; nothing of it was written, run again."
                 )
-            # Once more, right before the effect: a guard whose lease ran out in between has the word.
-            live = rules.require_open(book.load(record["id"]), "apply")
-            if rules.lease_left_s(live) <= 0:
-                raise PdopsError(
-                    f"change {record['id']}: its lease ran out before {edit['path']} was written; nothing was."
-                )
+            _still_held(book, record, edit["path"])
             apply_edit(plan, book.store)
         applied.append(
             {
@@ -147,6 +154,7 @@ def _apply(book: Book, params: Params) -> dict[str, Any]:
             }
         )
         diffs.append(masked_diff(plan))
+    make_units_known(params["edits"])
     return {
         **_told(book.load(record["id"]), changed=bool(applied)),
         "applied": applied,

@@ -55,6 +55,14 @@ def find_block(script: bytes, what: str = "the script") -> Optional[Span]:
     )
 
 
+def is_managed(script: bytes) -> bool:
+    """Whether a template rendered it: it has a knob block."""
+    try:
+        return find_block(script) is not None
+    except PdopsError:
+        return False
+
+
 def fixed_part(script: bytes) -> bytes:
     """The script without what stands in its block, to see whether anything beside the knobs differs."""
     span = find_block(script)

@@ -30,6 +30,7 @@ VARIABLES = (
     "pd_model_path",
     "pd_gpus",
     "pd_numa_node",
+    "pd_numactl",
     "pd_listen",
     "pd_engine_config",
     "pd_pair_arguments",
@@ -109,11 +110,14 @@ class Launch:
         return data
 
 
-def launch_of(instance: Instance, peers: Sequence[Instance], variables: Mapping[str, Any]) -> Launch:
+def launch_of(
+    instance: Instance, peers: Sequence[Instance], variables: Mapping[str, Any], cache: Optional[str] = None
+) -> Launch:
     """The command of an instance.
 
     :param peers: all instances of its deployment, itself among them or not
     :param variables: its inventory variables; of them ``VARIABLES`` are read
+    :param cache: the folder for what engines compile, when deploy makes one
     :raises PdopsError: a variable is missing, wrong, contradicts another one, or holds a secret; the sentence names both
     """
     role, who = instance.role, instance.name
@@ -131,11 +135,17 @@ def launch_of(instance: Instance, peers: Sequence[Instance], variables: Mapping[
         secret_files = (config,) if config else ()
         gpus = _gpus(who, variables.get("pd_gpus"))
         exports["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+        if cache:
+            # SGLang has Triton, Inductor, FlashInfer and TileLang compile below it.
+            exports["SGLANG_CACHE_DIR"] = cache
         arguments = _engine(instance, peers, variables, gpus, config)
         wanted = merge_knobs(variables.get("pd_pair_knobs") or {}, variables.get("pd_knobs") or {}, who)
     for name, value in exports.items():
         if wanted.pop(name, value) != value:
-            better = {"CUDA_VISIBLE_DEVICES": "set pd_gpus", "SPT_NOENV": "gate effective needs it"}
+            better = {
+                "CUDA_VISIBLE_DEVICES": "set pd_gpus",
+                "SPT_NOENV": "gate effective needs it",
+            }
             raise PdopsError(
                 f"{who}: {name} is written by the template as {value}; take it out of the knobs ({better.get(name, 'see pd_offline')})."
             )
@@ -146,7 +156,7 @@ def launch_of(instance: Instance, peers: Sequence[Instance], variables: Mapping[
         deployment=_comment(_text(who, variables, "pd_deployment") or ""),
         activate=f"{venv}/bin/activate" if venv else None,
         exports=exports,
-        program=(_text(who, variables, "pd_python") or "python", "-m", module),
+        program=(*_numactl(who, variables), _text(who, variables, "pd_python") or "python", "-m", module),
         arguments=tuple(arguments),
         knobs=wanted,
         secret_files=secret_files,
@@ -255,6 +265,19 @@ def _numa_nodes(who: str, given: object, gpus: list[str]) -> list[str]:
             f"{who}: pd_numa_node is {given!r}; give one node for all, or a list of {len(gpus)}, one for each of pd_gpus."
         )
     return nodes
+
+
+def _numactl(who: str, variables: Mapping[str, Any]) -> Words:
+    """numactl in front of the program; it replaces itself by it, so signals reach the engine."""
+    given = variables.get("pd_numactl")
+    if given is None:
+        return ()
+    words = given.split() if isinstance(given, str) else given
+    if not isinstance(words, (list, tuple)) or not words or not all(str(word).startswith("-") for word in words):
+        raise PdopsError(
+            f"{who}: pd_numactl is {given!r}; list options of numactl, as in [--cpunodebind=0, --membind=0]."
+        )
+    return ("numactl", *(check_word(f"{who}: pd_numactl", word) for word in words))
 
 
 def _check_size(who: str, options: Mapping[str, Optional[Words]], gpus: list[str]) -> None:

@@ -19,7 +19,7 @@ from ..pdops_error import PdopsError
 from ..script_views import masked_difference, masked_text, masked_value, shown_lines
 from ..scripts.diffing import knobs_changed, lines_beyond
 from ..scripts.reading import read_script
-from ..store.atomic import find_leftovers, leftovers_of, read_regular, remove_leftovers, sha256_of, why
+from ..store.atomic import ABSENT, find_leftovers, leftovers_of, read_regular, remove_leftovers, sha256_of, why
 from ..store.backups import MOST_BYTES
 from ..store.obstacles import check_replaceable
 from ..store.store import Store, Version
@@ -31,7 +31,6 @@ from .three_way import Decision, decided_knobs
 
 #: Of a script that is made new: run by root or its owner, readable by their group, nobody else's affair.
 NEW_MODE = 0o750
-ABSENT = "absent"
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,8 @@ class ScriptRequest:
     keep_block: bool = True
     expect_sha256: Optional[str] = None
     mode: Optional[int] = None
+    new_mode: int = NEW_MODE
+    folder_comes: bool = False
     secret_files: tuple[str, ...] = ()
     comparison: Optional[Comparison] = None
     label: str = ""
@@ -176,11 +177,12 @@ def plan_script(request: ScriptRequest, store: Store) -> ScriptPlan:
         wanted = decided_knobs(decisions, path)
     after = fill(request.base, wanted, before if request.keep_block else None, path)
     mode_before = None if before is None else stat.S_IMODE(os.stat(path).st_mode)
-    mode_after = request.mode if request.mode is not None else NEW_MODE if mode_before is None else mode_before
+    mode_after = request.mode if request.mode is not None else request.new_mode if mode_before is None else mode_before
     plan = replace(_described(request, store, before, after, mode_before, mode_after), decisions=decisions)
     check_script(path, after)
     if before is None:
-        check_creatable(path)
+        if not request.folder_comes or os.path.isdir(os.path.dirname(path)):
+            check_creatable(path)
     elif plan.changed:
         check_replaceable(path)
     _check_secret_files(request)

@@ -25,6 +25,8 @@ _TEMPORARY = re.compile(rf"{re.escape(MARK)}(?P<name>.*)-[0-9a-f]{{12}}", re.DOT
 # 255 bytes is the longest name on Linux file systems.
 _MOST_NAME_BYTES = 255 - len(MARK) - 13
 
+#: In place of a sha256: there is no file.
+ABSENT = "absent"
 _REASONS = {
     errno.ENOSPC: "no space is left on its file system; free some, then run again",
     errno.EDQUOT: "the disk quota is used up; free some, then run again",

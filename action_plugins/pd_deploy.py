@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Renders the scripts and units of one machine on the controller and sends them as files, to be looked at or staged."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+from ansible import constants as C
+from ansible_collections.pdops.sglang.plugins.action.serve_script import ActionModule as Renderer
+from ansible_collections.pdops.sglang.plugins.action.serve_script import described
+from ansible_collections.pdops.sglang.plugins.module_utils.managed.intended import read_intended
+from ansible_collections.pdops.sglang.plugins.module_utils.managed.launch_line import VARIABLES, launch_of
+from ansible_collections.pdops.sglang.plugins.module_utils.managed.three_way import base_of
+from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
+
+_OURS = ("settings", "intended_dir")
+
+
+class ActionModule(Renderer):
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result = super(Renderer, self).run(tmp, task_vars)
+        variables = task_vars or {}
+        given = dict(self._task.args)
+        local = tempfile.mkdtemp(dir=C.DEFAULT_LOCAL_TMP)
+        try:
+            items = [
+                self._item(instance["name"], given, local, number, variables)
+                for number, instance in enumerate(given["instances"])
+            ]
+            module_args = {name: value for name, value in given.items() if name not in _OURS}
+            answer = self._execute_module(
+                module_name="pdops.sglang.pd_deploy", module_args={**module_args, "items": items}, task_vars=variables
+            )
+            return {**result, **answer}
+        except PdopsError as error:
+            return {**result, "failed": True, "msg": str(error), **error.details}
+        finally:
+            shutil.rmtree(local, ignore_errors=True)
+            self._remove_tmp_path(self._connection._shell.tmpdir)
+
+    def _item(
+        self, name: str, given: Mapping[str, Any], local: str, number: int, variables: dict[str, Any]
+    ) -> dict[str, Any]:
+        setting = given["settings"][name]
+        instance, peers, mine = described(name, variables, VARIABLES)
+        launch = launch_of(instance, peers, {**mine, "pd_venv": setting["venv"]}, setting["cache"])
+        template = setting["serve_template"] or f"serve_{instance.role}.sh.j2"
+        script = self._rendered(template, {"pd_launch": launch.as_dict()}, variables)
+        item: dict[str, Any] = {
+            "instance": name,
+            "script": self._sent(local, f"script-{number}", script),
+            "knobs": launch.knobs,
+            "secret_files": list(launch.secret_files),
+            # Others than root must be able to read what they run.
+            "mode": "0750" if setting["user"] == "root" else "0755",
+        }
+        if setting["unit_path"]:
+            template = setting["unit_template"] or "serve.service.j2"
+            unit = self._rendered(template, {"pd_service": setting["service"]}, variables)
+            item.update(unit=self._sent(local, f"unit-{number}", unit), unit_path=setting["unit_path"])
+        folder = given["intended_dir"]
+        own = read_intended(folder, "instance", name)
+        pair = read_intended(folder, "pair", setting["deployment"]) if instance.role != "router" else None
+        confirmed = base_of(pair.knobs if pair else None, own.knobs if own else None)
+        newest = own or pair
+        item.update(confirmed=confirmed, confirmed_change=newest.change_id if newest else None)
+        return item
+
+    def _sent(self, local: str, name: str, text: str) -> str:
+        path = os.path.join(local, name)
+        with open(path, "wb") as file:
+            file.write(os.fsencode(text))
+        there = self._transfer_file(path, self._connection._shell.join_path(self._connection._shell.tmpdir, name))
+        self._fixup_perms2((self._connection._shell.tmpdir, there))
+        return str(there)

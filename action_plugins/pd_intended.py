@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Writes down on the controller what a confirmed change left as the knobs of managed scripts."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible_collections.pdops.sglang.plugins.action.serve_script import plain_value
+from ansible_collections.pdops.sglang.plugins.module_utils.deployment import instance_from_dict
+from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
+from ansible_collections.pdops.sglang.plugins.module_utils.serving.confirmed import Confirmed, write_down
+
+display = Display()
+
+
+class ActionModule(ActionBase):
+    _supports_check_mode = True
+    _supports_diff = False
+    _requires_connection = False
+    TRANSFERS_FILES = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result = super().run(tmp, task_vars)
+        _validation, given = self.validate_argument_spec(
+            argument_spec={
+                "folder": {"type": "path", "required": True},
+                "deployment": {"type": "str", "required": True},
+                "instances": {"type": "list", "elements": "dict", "required": True},
+                "plan": {"type": "dict", "required": True},
+                "infos": {"type": "list", "elements": "dict", "required": True},
+                "pair_knobs": {"type": "list", "elements": "str", "default": []},
+                "actor": {"type": "str", "default": ""},
+            }
+        )
+        given = plain_value(given)
+        try:
+            written = write_down(
+                given["folder"],
+                Confirmed(
+                    deployment=given["deployment"],
+                    instances=tuple(instance_from_dict(item) for item in given["instances"]),
+                    edits=tuple(given["plan"]["edits"]),
+                    infos=tuple(given["infos"]),
+                    pair_names=tuple(given["pair_knobs"]),
+                    change_id=str(given["plan"]["change_id"]),
+                    actor=given["actor"],
+                    at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                ),
+            )
+        except PdopsError as error:
+            # The change is confirmed: what could not be written down must not make a failure of it.
+            said = f"the change holds, but its values are not written down for the next deploy: {error}"
+            display.warning(plain(said))
+            return {**result, "changed": False, "written": [], "warning": said}
+        for path in written:
+            display.display(plain(f"  [{given['deployment']}] intended values: {path}"), color="cyan")
+        return {**result, "changed": bool(written), "written": written, "warning": ""}

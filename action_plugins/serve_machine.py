@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Carries wheels and keys to a machine; the module of the same name makes folders and virtual environments of them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
+
+display = Display()
+
+
+class ActionModule(ActionBase):
+    _supports_check_mode = True
+    _supports_diff = True
+    TRANSFERS_FILES = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result = super().run(tmp, task_vars)
+        settings = list(self._task.args.get("settings") or [])
+        try:
+            wanted = wanted_of(settings)
+            for number, key in enumerate(wanted["keys"]):
+                # May be vaulted; then the loader gives the name of a decrypted copy, which it removes at the end.
+                key["src"] = self._carry(self._loader.get_real_file(key.pop("controller_src")), f"key-{number}")
+            looked = self._ask("look", settings, wanted, task_vars)
+            if looked.get("failed") or self._task.check_mode or not looked.get("tasks"):
+                return {**result, **self._told(looked)}
+            for item in wanted["venvs"]:
+                self._carry_wheels(item, looked["lacking"].get(item["source"], []))
+            return {**result, **self._told(self._ask("make", settings, wanted, task_vars))}
+        except PdopsError as error:
+            return {**result, "failed": True, "msg": str(error), **error.details}
+        finally:
+            self._remove_tmp_path(self._connection._shell.tmpdir)
+
+    def _ask(
+        self, phase: str, settings: list[Any], wanted: Mapping[str, Any], task_vars: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        return self._execute_module(
+            module_name="pdops.sglang.serve_machine",
+            module_args={
+                "settings": settings,
+                "machine": self._task.args.get("machine"),
+                "phase": phase,
+                "wanted": wanted,
+            },
+            task_vars=task_vars,
+        )
+
+    def _told(self, answer: dict[str, Any]) -> dict[str, Any]:
+        answer.pop("invocation", None)
+        answer["machine"] = str(self._task.args.get("machine") or "machine")
+        for task in answer.get("tasks", []) if self._task.check_mode else ():
+            display.display(plain(f"  [{answer['machine']}] {task['said']}"), color="cyan")
+        return answer
+
+    def _carry(self, source: str, name: str) -> str:
+        target = self._transfer_file(source, self._connection._shell.join_path(self._connection._shell.tmpdir, name))
+        self._fixup_perms2((self._connection._shell.tmpdir, target))
+        return str(target)
+
+    def _carry_wheels(self, item: Mapping[str, Any], names: Iterable[str]) -> None:
+        """Each is put into place when it is there whole, so that a second run carries only the rest."""
+        for name in names:
+            path = os.path.join(item["wheels"]["folder"], name)
+            display.display(plain(f"  [machine] carrying {name} ({os.path.getsize(path) / 1e6:.1f} MB)"), color="cyan")
+            carried = shlex.quote(self._carry(path, name))
+            # A copy, since what was carried belongs to the user who logged in.
+            target = shlex.quote(os.path.join(item["source"], name))
+            done = self._low_level_execute_command(f"install -D -m 0644 {carried} {target} && rm -f {carried}")
+            if done["rc"] != 0:
+                raise PdopsError(f"{name} could not be put into {item['source']}: {done['stderr'].strip()[-300:]}.")
+
+
+def wanted_of(settings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the instances of one machine need together, each thing once; parents before what is in them."""
+    folders: dict[str, str] = {}
+    venvs: dict[str, dict[str, Any]] = {}
+    keys: dict[str, dict[str, Any]] = {}
+    for item in settings:
+        folders.setdefault(item["root"], "root")
+        folders.setdefault(f"{item['root']}/run", "root")
+        folders.setdefault(item["run"], item["user"])
+        folders.setdefault(os.path.dirname(item["instance"]["serve_script"]), "root")
+        if item["cache"]:
+            folders.setdefault(item["cache"], item["user"])
+        if item["wheels"]:
+            source = f"{item['root']}/wheels/{item['wheels']['key']}"
+            venvs.setdefault(
+                item["venv"],
+                {
+                    "path": item["venv"],
+                    "base_python": item["base_python"],
+                    "wheels": item["wheels"],
+                    "source": source,
+                },
+            )
+        for key in item["keys"]:
+            keys.setdefault(key["path"], {"path": key["path"], "user": item["user"], "controller_src": key["source"]})
+    return {
+        "folders": [{"path": path, "user": user} for path, user in folders.items()],
+        "venvs": list(venvs.values()),
+        "keys": list(keys.values()),
+    }

@@ -1,0 +1,156 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: pd_deploy
+short_description: Work out, or store, what a deploy writes on one machine
+version_added: 0.1.0
+description:
+  - The action renders the scripts and units of the machine's instances on the controller and sends them as files. On the machine they are compared
+    with what is there, and with the values of the last confirmed change.
+  - With O(phase=look) nothing is written; the answer is that of M(pdops.sglang.pd_info) with what would be written, or why it is refused.
+  - With O(phase=stage) the contents are stored below O(state_dir), by their sha256, where M(pdops.sglang.pd_change) finds them.
+author:
+  - the pdops authors (@pdops)
+extends_documentation_fragment:
+  - pdops.sglang.machine
+attributes:
+  check_mode:
+    description: Looks as otherwise, and stores nothing.
+    support: full
+  diff_mode:
+    description: Returns differences as data, never as a diff.
+    support: none
+options:
+  phase:
+    description: Whether to look, or to store what the plan showed.
+    type: str
+    choices: [look, stage]
+    default: look
+  settings:
+    description: What RV(pdops.sglang.serve_check#module:instances) says; used by the action.
+    type: dict
+  intended_dir:
+    description: The folder on the controller with the values of the last confirmed change; used by the action.
+    type: path
+  asked:
+    description: What narrows the verb; of it V(scope), V(overlap) and V(take) are of use here.
+    type: dict
+    default: {}
+  all_instances:
+    description: Names and roles of all instances of the deployment, to check names in O(asked) against.
+    type: list
+    elements: dict
+    default: []
+  edits:
+    description: For O(phase=stage), the plan's edits on this machine.
+    type: list
+    elements: dict
+    default: []
+  items:
+    description: What was rendered; the action sets this.
+    type: list
+    elements: dict
+    default: []
+"""
+
+EXAMPLES = r"""
+- name: See what a deploy would write
+  pdops.sglang.pd_deploy:
+    instances: "{{ machines['gpu1'].instances }}"
+    settings: "{{ checked.instances }}"
+    intended_dir: "{{ inventory_dir }}.intended"
+  delegate_to: dsv4-decode
+"""
+
+RETURN = r"""
+instances:
+  description: As M(pdops.sglang.pd_info) has it; an instance that is not there yet has an C(error).
+  returned: with O(phase=look)
+  type: dict
+deploy:
+  description:
+    - By instance, C(edits) with their differences, C(intended) (the knobs that the script has then), C(write_down) (kept values that the variables
+      do not have), and C(refused) when it may not be written.
+  returned: with O(phase=look)
+  type: dict
+stored:
+  description: The sha256 of each content that was stored.
+  returned: with O(phase=stage)
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.asked import read_asked
+from ..module_utils.deployment import instance_from_dict
+from ..module_utils.managed.comparing import Comparison
+from ..module_utils.managed.script_edit import parse_mode
+from ..module_utils.observe import observe
+from ..module_utils.pdops_error import PdopsError
+from ..module_utils.serving.edits import Item, offer, stage
+from ..module_utils.store.atomic import read_regular
+from ..module_utils.store.backups import MOST_BYTES
+from ..module_utils.store.store import Store
+
+
+def item_of(given, instances, take):
+    confirmed = given.get("confirmed")
+    return Item(
+        instance=next(one for one in instances if one.name == given["instance"]),
+        script=read_regular(given["script"], MOST_BYTES),
+        knobs={str(name): str(value) for name, value in given["knobs"].items()},
+        comparison=Comparison(confirmed, given.get("confirmed_change"), take),
+        secret_files=tuple(given["secret_files"]),
+        unit=read_regular(given["unit"], MOST_BYTES) if given.get("unit") else None,
+        unit_path=given.get("unit_path"),
+        mode=parse_mode(given["mode"]),
+    )
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "phase": {"type": "str", "choices": ["look", "stage"], "default": "look"},
+            "instances": {"type": "list", "elements": "dict", "required": True},
+            "state_dir": {"type": "path", "default": "/var/lib/pdops"},
+            "settings": {"type": "dict"},
+            "intended_dir": {"type": "path"},
+            "asked": {"type": "dict", "default": {}},
+            "all_instances": {"type": "list", "elements": "dict", "default": []},
+            "edits": {"type": "list", "elements": "dict", "default": []},
+            "items": {"type": "list", "elements": "dict", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    given = module.params
+    if not given["items"]:
+        module.fail_json(msg="pd_deploy was called without its action; call it as pdops.sglang.pd_deploy.")
+    try:
+        instances = [instance_from_dict(item) for item in given["instances"]]
+        everyone = [instance_from_dict(item) for item in given["all_instances"]] or instances
+        asked = read_asked("deploy", given["asked"], everyone)
+        store = Store(given["state_dir"])
+        store.check_usable()
+        items = [item_of(item, instances, asked.take) for item in given["items"]]
+        seen = observe(instances, asked, given["state_dir"])
+        offers = {
+            item.instance.name: offer(item, store, existed="unit" in seen["instances"][item.instance.name])
+            for item in items
+        }
+        if given["phase"] == "stage":
+            wanted = {edit["path"]: edit["sha256_after"] for edit in given["edits"]}
+            if module.check_mode:
+                module.exit_json(changed=False, stored=[])
+            module.exit_json(changed=False, stored=stage(offers, wanted, store))
+        module.exit_json(changed=False, **seen, deploy={name: one.as_dict() for name, one in offers.items()})
+    except PdopsError as error:
+        module.fail_json(msg=str(error), **error.details)
+
+
+if __name__ == "__main__":
+    main()

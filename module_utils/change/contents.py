@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Edits that write a whole content, as ``deploy`` makes them: scripts and units, also such as were not there before.
+
+The content lies in the store before the change begins; an edit names it by its sha256. "Not there" is the sha256 ``absent``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..knob_edit import EditPlan, EditRequest, apply_edit
+from ..managed.new_file import check_creatable, create_file
+from ..pdops_error import PdopsError
+from ..services import unit_files
+from ..store.atomic import ABSENT, leftovers_of, read_regular, remove_leftovers, sha256_of, sync_folder, why
+from ..store.backups import MOST_BYTES
+from ..store.store import Store
+from . import who
+
+#: Edits that carry their content; the others are worked out anew on the machine.
+KINDS = ("script", "unit")
+
+
+def content_now(path: str) -> str:
+    """The sha256 of what is there, or ``absent``; :class:`PdopsError` when it is no regular file or cannot be read."""
+    return sha256_of(read_regular(path, MOST_BYTES)) if os.path.lexists(path) else ABSENT
+
+
+def file_of(edit: Mapping[str, Any]) -> dict[str, Any]:
+    """What the record of a change keeps of an edit, so that its guard can put it back."""
+    changed = edit.get("knobs") or {}
+    row: dict[str, Any] = {
+        "instance": edit["instance"],
+        "path": edit["path"],
+        "sha256_before": edit["sha256_before"],
+        "sha256_after": edit["sha256_after"],
+        "knobs": {name: [both["before"], both["after"]] for name, both in changed.items()},
+    }
+    if edit.get("knob"):
+        row["knobs"] = {edit["knob"]: [edit["before"], edit["after"]]}
+    if edit.get("kind") in KINDS:
+        row.update(kind=edit["kind"], existed=bool(edit["existed"]), mode=edit["mode"])
+    if edit.get("kind") == "unit":
+        row.update(unit=edit["unit"], enabled_before=bool(edit["enabled_before"]))
+    return row
+
+
+def write_content(edit: Mapping[str, Any], record: Mapping[str, Any], store: Store) -> None:
+    """Write one such edit; the caller holds the store's lock. Whole and durable, or not at all.
+
+    :raises PdopsError: the file is not what the plan saw, or cannot be written; it is then untouched
+    """
+    path, label = str(edit["path"]), str(edit.get("label") or record["verb"])
+    actor, change_id = who.told(record["leader"]), str(record["id"])
+    after = store.content(str(edit["sha256_after"]))
+    if edit["sha256_before"] != ABSENT:
+        if edit["sha256_before"] == edit["sha256_after"]:
+            return  # only enabled
+        before = read_regular(path, MOST_BYTES)
+        if sha256_of(before) != edit["sha256_before"]:
+            raise PdopsError(f"{path} is not what the plan saw (sha256 {sha256_of(before)[:12]}); run again.")
+        request = EditRequest(path, {}, "rendered", label=label, actor=actor, change_id=change_id, verb="deploy")
+        apply_edit(EditPlan(request, before, after, knobs=dict(edit.get("knobs") or {})), store)
+        return
+    check_creatable(path)
+    remove_leftovers(leftovers_of(path))
+    version = store.add_version(path, after, label, actor, change_id)
+    try:
+        create_file(path, after, int(edit["mode"]))
+    except PdopsError as error:
+        if not error.details.get("replaced"):
+            store.forget_newest(version)
+            raise
+    store.write_journal(
+        {
+            "verb": "deploy",
+            "path": path,
+            "state": "rendered",
+            "knobs": edit.get("knobs") or {},
+            "sha256_before": None,
+            "sha256_after": edit["sha256_after"],
+            "label": label,
+            "actor": actor,
+            "change_id": change_id,
+        }
+    )
+
+
+def make_units_known(rows: Iterable[Mapping[str, Any]]) -> None:
+    """After units were written: systemd reads them, and they start at boot. May come twice."""
+    units = [str(row["unit"]) for row in rows if row.get("kind") == "unit"]
+    if units:
+        unit_files.reload_units()
+        for name in units:
+            unit_files.enable(name)
+
+
+def take_away(path: str) -> None:
+    """Remove a file that the change made; its content is a stored version."""
+    try:
+        os.unlink(path)
+        sync_folder(os.path.dirname(path))
+    except OSError as error:
+        raise PdopsError(f"{path} was made by the change and could not be removed: {why(error)}.") from None
+
+
+def disable_units(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Before units are put back: those that did not start at boot before do not do so again."""
+    unit_files.disable(
+        [str(row["unit"]) for row in rows if row.get("kind") == "unit" and not row.get("enabled_before")]
+    )
+
+
+def units_put_back(rows: Iterable[Mapping[str, Any]]) -> None:
+    """After units were put back, systemd reads them."""
+    if any(row.get("kind") == "unit" for row in rows):
+        unit_files.reload_units()
+
+
+def newly_made(record: Mapping[str, Any]) -> set[str]:
+    """Names of instances that were not there before the change: a rollback stops them and has nothing to start."""
+    return {str(row["instance"]) for row in record["files"] if row.get("existed") is False}

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Makes a machine ready to run instances: folders, virtual environments, files of keys. Once per machine, and only adding.
+
+Nothing here is part of a change: a script names its virtual environment and its cache by what is in them, so the old
+script has the old ones, and they stay.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from ..pdops_error import PdopsError
+from ..store.atomic import read_regular, why, write_private
+from . import venv as environments
+
+_MOST_KEY_BYTES = 1 << 20
+#: Folders that anybody may look into; scripts and caches are below. Keys have modes of their own.
+_MODE = 0o755
+
+
+@dataclass(frozen=True)
+class Task:
+    """One thing to do. ``said`` is for people; ``path`` is what it makes or changes."""
+
+    kind: str
+    path: str
+    said: str
+    details: Mapping[str, Any]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind, "path": self.path, "said": self.said}
+
+
+def _owner(user: str) -> tuple[int, int]:
+    try:
+        entry = pwd.getpwnam(user)
+    except KeyError:
+        raise PdopsError(f"there is no user {user} on this machine; make it, or correct pd_user.") from None
+    return entry.pw_uid, entry.pw_gid
+
+
+def plan_machine(wanted: Mapping[str, Any]) -> list[Task]:
+    """What is missing; reads only.
+
+    :param wanted: ``folders`` (``path``, ``user``), ``venvs`` (``path``, ``wheels``, ``base_python``; see :mod:`.venv`),
+        ``keys`` (``path``, ``user``, ``src``: a copy on this machine)
+    :raises PdopsError: something else is in the way, or a tool or user is missing; the sentence says what to do
+    """
+    tasks = []
+    for folder in wanted["folders"]:
+        task = _folder(str(folder["path"]), str(folder["user"]))
+        if task:
+            tasks.append(task)
+    for item in wanted["venvs"]:
+        said = environments.missing(item)
+        if said:
+            tasks.append(Task("venv", str(item["path"]), said, item))
+    for key in wanted["keys"]:
+        task = _key(str(key["path"]), str(key["user"]), key.get("src"))
+        if task:
+            tasks.append(task)
+    return tasks
+
+
+def _folder(path: str, user: str) -> Optional[Task]:
+    uid, gid = _owner(user)
+    details = {"uid": uid, "gid": gid}
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        if os.path.islink(path):
+            raise PdopsError(f"{path} is a link that leads nowhere; correct it.") from None
+        return Task("folder", path, f"make folder {path}" + (f" of {user}" if user != "root" else ""), details)
+    except OSError as error:
+        raise PdopsError(f"{path} cannot be looked at: {why(error)}.") from None
+    if not stat.S_ISDIR(found.st_mode):
+        raise PdopsError(f"{path} is to be a folder, and something else is there; move it away.")
+    if user != "root" and found.st_uid != uid:
+        return Task("folder", path, f"give folder {path} to {user}", details)
+    return None
+
+
+def _key(path: str, user: str, source: Optional[str]) -> Optional[Task]:
+    uid, gid = _owner(user)
+    details = {"uid": uid, "gid": gid, "src": source}
+    if not os.path.lexists(path):
+        return Task("key", path, f"write {path} (keys, mode 0600, of {user})", details)
+    present = read_regular(path, _MOST_KEY_BYTES)
+    found = os.stat(path)
+    if source is not None and read_regular(source, _MOST_KEY_BYTES) != present:
+        return Task("key", path, f"replace {path} (keys; other content)", details)
+    if stat.S_IMODE(found.st_mode) != 0o600 or found.st_uid != uid:
+        return Task("key", path, f"make {path} (keys) private to {user}, mode 0600", details)
+    return None
+
+
+def carry_out(tasks: Sequence[Task]) -> None:
+    """Do them in order; each is whole or not at all, except a virtual environment, which counts only when it is complete."""
+    for task in tasks:
+        try:
+            if task.kind == "folder":
+                _make_folder(task)
+            elif task.kind == "key":
+                _write_key(task)
+            else:
+                environments.make(task.details)
+        except OSError as error:
+            raise PdopsError(f"{task.path}: {why(error)}.") from None
+
+
+def _make_folder(task: Task) -> None:
+    old = os.umask(0o022)
+    try:
+        os.makedirs(task.path, mode=_MODE, exist_ok=True)
+    finally:
+        os.umask(old)
+    if os.geteuid() == 0:
+        os.chown(task.path, task.details["uid"], task.details["gid"])
+
+
+def _write_key(task: Task) -> None:
+    source = task.details["src"]
+    content = read_regular(str(source) if source else task.path, _MOST_KEY_BYTES)
+    folder = os.path.dirname(task.path)
+    if not os.path.isdir(folder):
+        os.makedirs(folder, mode=_MODE)
+    write_private(os.path.realpath(task.path), content)
+    if os.geteuid() == 0:
+        os.chown(task.path, task.details["uid"], task.details["gid"])
