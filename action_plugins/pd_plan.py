@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+import datetime
+import json
+import os
 import time
 from typing import Any
 
-from ansible import context
+from ansible import constants, context
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
@@ -23,8 +26,13 @@ from ansible_collections.pdops.sglang.plugins.module_utils.deployment import ins
 from ansible_collections.pdops.sglang.plugins.module_utils.expected import cost_lines
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
+from ansible_collections.pdops.sglang.plugins.module_utils.plan import Plan
 from ansible_collections.pdops.sglang.plugins.module_utils.plan_text import plan_lines
 from ansible_collections.pdops.sglang.plugins.module_utils.planning import decide
+from ansible_collections.pdops.sglang.plugins.module_utils.record import folder, planned, reasons
+from ansible_collections.pdops.sglang.plugins.module_utils.record.fold import fold
+from ansible_collections.pdops.sglang.plugins.module_utils.record.place import evidence_folder
+from ansible_collections.pdops.sglang.plugins.module_utils.record.text import debt_lines
 
 display = Display()
 
@@ -48,6 +56,7 @@ class ActionModule(ActionBase):
                 "take_over": {"type": "str"},
                 "step_budget_s": {"type": "float", "default": 60.0},
                 "slack_s": {"type": "float", "default": 15.0},
+                "evidence_dir": {"type": "path"},
             }
         )
         try:
@@ -58,6 +67,7 @@ class ActionModule(ActionBase):
                 check_typed(text for text in context.CLIARGS.get("extra_vars", ()) if isinstance(text, str))
             instances = [instance_from_dict(item) for item in given["instances"]]
             asked = read_asked(given["verb"], given["asked"], instances)
+            reason = reasons.check(given["verb"], given["asked"], _today())
             if given["infos"] is None:
                 return {**result, "changed": False}
             plan = decide(given["deployment"], instances, given["infos"], asked, given["take_over"] or None)
@@ -65,6 +75,8 @@ class ActionModule(ActionBase):
             return {**result, "failed": True, "msg": str(error), **error.details}
         lines = plan_lines(plan, instances)
         lines += cost_lines(plan, instances, given["infos"], given["step_budget_s"], given["slack_s"])
+        recorded, debts = self._record(given, plan, reason)
+        lines += recorded
         for line in lines:
             display.display(plain(f"  [{given['deployment']}] {line}"), color="cyan")
         result.update(
@@ -72,9 +84,29 @@ class ActionModule(ActionBase):
             changed=plan.changed and self._task.check_mode,
             plan={**plan.as_dict(), "change_id": new_change_id(given["verb"])},
             lines=lines,
+            debt=debts,
             began=began,
             would_change=plan.changed,
         )
         if self._task.diff:
             result["diff"] = [edit["diff"] for edit in plan.edits]
         return result
+
+    def _record(self, given: dict[str, Any], plan: Plan, reason: reasons.Reason | None) -> tuple[list[str], list[str]]:
+        """What the record adds, and its open debts. A record that cannot be read hinders no change: a mitigation must not wait."""
+        try:
+            place = evidence_folder(given["evidence_dir"], constants.CONFIG_FILE, os.getcwd())
+            reading = folder.read(place, given["deployment"])
+            if not reading.entries and not reading.problems and plan.verb != "revert":
+                return [], []
+            folded = fold(reading.entries)
+            infos = json.loads(json.dumps(given["infos"], default=str))
+            today = _today().isoformat()
+            lines = planned.lines_of(folded, reading.problems, plan.verb, plan.edits, infos, reason, today)
+            return lines, debt_lines(folded, today)
+        except PdopsError as error:
+            return [f"record: {error}"], []
+
+
+def _today() -> datetime.date:
+    return datetime.datetime.now(datetime.timezone.utc).date()

@@ -123,7 +123,7 @@ def main() -> int:
         walls, gaps = [], []
         for number in range(max(2, given.rounds // 2)):
             playbook = ("restore_knob.yml", "revert_knob.yml")[number % 2]
-            wall, found = whole_restore(folder, playbook, "-e", f"knob={KNOB}")
+            wall, found = whole_restore(folder, playbook, "-e", f"knob={KNOB}", "-e", "reason=suspicion")
             walls.append(wall)
             gaps += found
         if len(walls) % 2 == 0:

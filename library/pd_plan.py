@@ -59,6 +59,10 @@ options:
     description: Seconds that the guard waits beyond a step's time, for the plan's worst case.
     type: float
     default: 15
+  evidence_dir:
+    description:
+      - Folder of the record, of which open debts and what a revert costs are shown; see M(pdops.sglang.pd_record).
+    type: path
 """
 
 EXAMPLES = r"""
@@ -115,6 +119,11 @@ plan:
       returned: always
 lines:
   description: The plan as it is printed.
+  returned: when O(infos) is given
+  type: list
+  elements: str
+debt:
+  description: Open debts of the record, one line each.
   returned: when O(infos) is given
   type: list
   elements: str

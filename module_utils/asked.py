@@ -87,6 +87,9 @@ PARAMETERS = (
     "probe",
     "finish",
     "change",
+    "reason",
+    "review_by",
+    "docs",
 )
 
 

@@ -99,8 +99,8 @@ def id_of(content: bytes) -> str:
     return sha256_of(content)[:ID_LENGTH]
 
 
-def add(evidence_dir: str, given: Mapping[str, Any], now: Optional[float] = None) -> Kept:
-    """Write one entry, with secrets masked, atomically; ``v`` and ``at`` are filled in.
+def add(evidence_dir: str, given: Mapping[str, Any], now: Optional[float] = None, dry: bool = False) -> Kept:
+    """Write one entry, with secrets masked, atomically; ``v`` and ``at`` are filled in. With ``dry`` it is only checked.
 
     A clock that was set back does not reorder what happened: ``at`` is later than that of every entry that is there.
     Raises :class:`PdopsError` for an entry that is not whole, for references to what is not there, and when it cannot be written.
@@ -120,8 +120,9 @@ def add(evidence_dir: str, given: Mapping[str, Any], now: Optional[float] = None
     content = render(entry)
     kept = Kept(id_of(content), "", entry)
     name = file_name(entry, kept.id)
-    _make(folder)
-    write_private(os.path.join(folder, name), content, mode=0o644)
+    if not dry:
+        _make(folder)
+        write_private(os.path.join(folder, name), content, mode=0o644)
     return Kept(kept.id, name, entry)
 
 

@@ -13,6 +13,9 @@ from ..secret_masking import is_secret
 from . import clean
 from .story import Story
 
+#: To be put in by the operator; the playbook refuses it as it stands.
+_REASON = "WHY"
+
 _PLAYBOOKS = {
     "restore": "restore_knob.yml",
     "set": "set_knob.yml",
@@ -42,7 +45,7 @@ def way_back(story: Story, edit: Mapping[str, Any]) -> Optional[str]:
     knob = clean.text(edit.get("knob"))
     if story.outcome != "confirmed" or not knob:
         return None
-    return play(story, "revert", knob=knob, instance=clean.text(edit.get("instance")))
+    return play(story, "revert", knob=knob, instance=clean.text(edit.get("instance")), reason=_REASON)
 
 
 def again(story: Story) -> Optional[str]:
@@ -62,7 +65,7 @@ def again(story: Story) -> Optional[str]:
     if not knob or is_secret(knob):
         return None
     if story.verb != "set":
-        return play(story, story.verb, knob=knob, instance=instance)
+        return play(story, story.verb, knob=knob, instance=instance, reason=_REASON if story.verb == "revert" else None)
     if edit.get("after") is None:
         return play(story, "set", knob=knob, state="absent", instance=instance)
     return play(story, "set", knob=knob, value=clean.text(edit["after"]), instance=instance)

@@ -69,7 +69,7 @@ def test_a_killed_playbook_leaves_old_or_new_and_the_next_run_ends_clean(
 ) -> None:
     chance = random.Random(SEED * 1000 + number)
     forward = lab.script.read_bytes() == contents.old
-    verb = ["restore_knob.yml"] if forward else ["revert_knob.yml", "-e", f"knob={KNOB}"]
+    verb = ["restore_knob.yml"] if forward else ["revert_knob.yml", "-e", f"knob={KNOB}", "-e", "reason=suspicion"]
     process = lab.start(*verb, *LEASES)
     try:
         process.communicate(timeout=chance.uniform(0.1, contents.whole_s))

@@ -81,7 +81,7 @@ def test_the_next_run_sees_the_dead_controller_at_once_and_carries_on(lab: Lab) 
     assert states[change_id] == "superseded"
     # Nothing is lost: what was there before the first of the two changes is a stored version.
     assert lab.script.read_bytes() != before
-    reverted = lab.play("revert_knob.yml", "-e", f"knob={KNOB}")
+    reverted = lab.play("revert_knob.yml", "-e", f"knob={KNOB}", "-e", "reason=suspicion")
     assert reverted.rc == 0, reverted.text
     assert lab.script.read_bytes() == before
 

@@ -40,7 +40,7 @@ def test_the_bare_command_restores_the_knob_and_again_changes_nothing(story: Lab
     assert story.pids() == pids
 
     # The way back and forth keeps every byte.
-    reverted = story.play("revert_knob.yml", "-e", f"knob={KNOB}")
+    reverted = story.play("revert_knob.yml", "-e", f"knob={KNOB}", "-e", "reason=suspicion")
     assert reverted.rc == 0, reverted.text
     assert f"reverted {KNOB} (now unset) on decode" in reverted.text
     assert story.script.read_text() == before

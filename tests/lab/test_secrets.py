@@ -94,7 +94,7 @@ def test_no_secret_in_any_output_record_argument_or_leftover(story: Lab, tmp_pat
     ran: dict[str, Ran] = {}
     with arguments_watched((b"lab.engine", b"sglang::", b"pdops-oracle")) as found:
         ran["set"] = story.play("set_knob.yml", *knob, "-e", "value=256", *loud)
-        ran["revert"] = story.play("revert_knob.yml", *knob, *loud)
+        ran["revert"] = story.play("revert_knob.yml", *knob, "-e", "reason=suspicion", *loud)
         ran["restore"] = story.play("restore_knob.yml", *knob, "-e", "value=768", *loud)
         ran["verify"] = story.play("verify.yml", *loud)
         story.lab("fault", "refuse_start_with", f"{KNOB}=1024")
@@ -131,9 +131,9 @@ def test_a_value_whose_former_line_only_a_run_can_tell_comes_back_by_revert(stor
     knob = ("-e", f"knob={KNOB}")
     assert story.play("set_knob.yml", *knob, "-e", "value=768", "-e", "pd_drain_s=3").rc == 0
     assert story.running_knob() == "768"
-    checked = story.play("revert_knob.yml", *knob, "--check")
+    checked = story.play("revert_knob.yml", *knob, "-e", "reason=suspicion", "--check")
     assert line.strip() in checked.words or line.split("   ")[0] in checked.words, checked.text
-    ran = story.play("revert_knob.yml", *knob, "-e", "pd_drain_s=3")
+    ran = story.play("revert_knob.yml", *knob, "-e", "reason=suspicion", "-e", "pd_drain_s=3")
     assert ran.rc == 0, ran.text
     assert story.script.read_text() == former
     assert story.running_knob() == "512"

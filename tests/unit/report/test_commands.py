@@ -41,7 +41,7 @@ def test_the_way_back_is_there_only_for_what_holds():
     story = told()
     assert (
         way_back(story, story.plan["edits"][0])
-        == "ansible-playbook revert_knob.yml -l x -e knob=SGLANG_X -e instance=x-decode"
+        == "ansible-playbook revert_knob.yml -l x -e knob=SGLANG_X -e instance=x-decode -e reason=WHY"
     )
     story = told(outcome="rolled-back")
     assert way_back(story, story.plan["edits"][0]) is None

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pages import NAMES, Page, page_of, story
 
 KNOB = "SGLANG_SM120_MMA_TARGET_CTAS"
-BACK = f"ansible-playbook revert_knob.yml -l lab -e knob={KNOB} -e instance=lab-decode"
+BACK = f"ansible-playbook revert_knob.yml -l lab -e knob={KNOB} -e instance=lab-decode -e reason=WHY"
 AGAIN = f"ansible-playbook restore_knob.yml -l lab -e knob={KNOB} -e instance=lab-decode"
 
 

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Keeps, reads and prints the record on the controller; a list in the result would bury what it says."""
+
+from __future__ import annotations
+
+import datetime
+import getpass
+import json
+import os
+import socket
+from typing import Any
+
+from ansible import constants
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible.utils.vars import load_extra_vars
+from ansible_collections.pdops.sglang.plugins.module_utils import foreign_json
+from ansible_collections.pdops.sglang.plugins.module_utils.asked import PARAMETERS, check_extra_names
+from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
+from ansible_collections.pdops.sglang.plugins.module_utils.record import doings, folder, reasons, text, words
+from ansible_collections.pdops.sglang.plugins.module_utils.record.data import entry_data, knob_data, merged_fingerprint
+from ansible_collections.pdops.sglang.plugins.module_utils.record.fingerprints import is_simulation
+from ansible_collections.pdops.sglang.plugins.module_utils.record.fold import Folded, fold
+from ansible_collections.pdops.sglang.plugins.module_utils.record.joining import against_journal, against_scripts
+from ansible_collections.pdops.sglang.plugins.module_utils.record.masking import holds_secret
+from ansible_collections.pdops.sglang.plugins.module_utils.record.place import evidence_folder
+from ansible_collections.pdops.sglang.plugins.module_utils.record.planned import intended_of
+
+display = Display()
+
+_SHOWN = ("fold", "list", "debt", "check")
+_TAKEN = ("docs",)
+
+_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "verb": {"type": "str", "default": "fold", "choices": ["add", "change", "list", "fold", "debt", "check", "docs"]},
+    "deployment": {"type": "str", "required": True},
+    "evidence_dir": {"type": "path"},
+    "entry": {"type": "dict", "default": {}},
+    "done": {"type": "dict", "default": {}},
+    "reason": {"type": "str"},
+    "review_by": {"type": "str"},
+    "unreported": {"type": "list", "elements": "dict", "default": []},
+    "machines": {"type": "list", "elements": "dict", "default": []},
+    "infos": {"type": "list", "elements": "dict", "default": []},
+    "knob": {"type": "str"},
+    "docs": {"type": "list", "elements": "path", "default": []},
+    "render": {"type": "bool", "default": False},
+    "page_dir": {"type": "path"},
+    "quiet": {"type": "bool", "default": False},
+    "typed": {"type": "bool", "default": False},
+}
+
+
+class ActionModule(ActionBase):
+    _supports_check_mode = True
+    _supports_diff = True
+    _requires_connection = False
+    TRANSFERS_FILES = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result = super().run(tmp, task_vars)
+        _validation, given = self.validate_argument_spec(argument_spec=_ARGUMENTS)
+        # Plain data: what comes from templates carries tags, which the standard library need not know.
+        self.given: dict[str, Any] = foreign_json.loads(json.dumps(given, default=str))
+        self.dir = evidence_folder(self.given["evidence_dir"], constants.CONFIG_FILE, os.getcwd())
+        self.today = datetime.datetime.now(datetime.timezone.utc).date()
+        result.update(changed=False, lines=[])
+        verb = self.given["verb"]
+        try:
+            if self.given["typed"]:
+                self._take_typed()
+            result.update(getattr(self, f"_{verb}")())
+        except Exception as error:
+            if verb != "change":
+                if isinstance(error, PdopsError):
+                    return {**result, "failed": True, "msg": str(error), **error.details}
+                raise
+            # The change has ended already, and a failed task would turn a good one into one that is rolled back.
+            told = str(error) if isinstance(error, (PdopsError, OSError)) else f"{type(error).__name__}: {error}"
+            result["warning"] = plain(f"the record was not written: {told[:400]}")
+            display.warning(result["warning"])
+        return result
+
+    # -- verbs -----------------------------------------------------------------------------------
+
+    def _add(self) -> dict[str, Any]:
+        entry = words.entry_of(self.given["entry"], self._read()[1])
+        if entry["kind"] == "measure" or self.given["machines"]:
+            entry.update(self._circumstances(entry["kind"]))
+        return self._written([entry])
+
+    def _change(self) -> dict[str, Any]:
+        _reading, folded = self._read()
+        done = self.given["done"]
+        made: list[dict[str, Any]] = []
+        for change in self.given["unreported"]:
+            guarded = {
+                **change,
+                "outcome": change.get("state"),
+                "change_id": change["id"],
+                "said": change.get("reason"),
+                "changes": [change],
+            }
+            made += doings.entries_of(guarded, None, folded)
+        if done:
+            asked = {"reason": self.given["reason"], "review_by": self.given["review_by"]}
+            reason = reasons.check(str(done.get("verb")), asked, self.today) if asked["reason"] else None
+            circumstances = self._circumstances("change")
+            for entry in doings.entries_of({**done, **circumstances}, reason, folded):
+                if circumstances.get("simulation"):
+                    entry["simulation"] = True
+                made.append(entry)
+        return {**self._written(made), "warning": ""} if made else {**self._state(), "entries": [], "warning": ""}
+
+    def _list(self) -> dict[str, Any]:
+        reading, folded = self._read()
+        knob = self.given["knob"]
+        entries = [kept for kept in reading.entries if not knob or kept.data.get("knob") == knob]
+        lines = [text.entry_line(kept, folded.corrected) for kept in entries] or ["the record is empty"]
+        lines += [f"problem: {sentence}" for sentence in reading.problems]
+        return {**self._state(), "entries": [entry_data(kept) for kept in entries], "lines": self._show(lines)}
+
+    def _fold(self) -> dict[str, Any]:
+        state = self._state()
+        _reading, folded = self._read()
+        lines = text.fold_lines(folded, state["problems"], self._day, self.given["knob"])
+        lines += [f"contradiction: {said}" for said in state["contradictions"] if said not in folded.contradictions]
+        return {**state, "lines": self._show(lines)}
+
+    def _debt(self) -> dict[str, Any]:
+        state = self._state()
+        return {**state, "lines": self._show([f"debt: {line}" for line in state["debt"]])}
+
+    def _check(self) -> dict[str, Any]:
+        state = self._state()
+        reading, _folded = self._read()
+        wrong = [*state["problems"], *state["contradictions"]]
+        wrong += [
+            f"{reading.folder}/{kept.file} shows a secret: change that secret now, take the file out of git's history, and keep it out."
+            for kept in reading.entries
+            if holds_secret(kept.data)
+        ]
+        if wrong:
+            self._show([f"wrong: {said}" for said in wrong], "red")
+            return {
+                **state,
+                "failed": True,
+                "msg": f"{wrong[0]}{f' And {len(wrong) - 1} more, listed above.' if len(wrong) > 1 else ''}",
+            }
+        line = f"the record holds: {len(reading.entries)} entries, none edited, gone or malformed, nothing contradicts"
+        return {**state, "lines": self._show([line])}
+
+    def _take_typed(self) -> None:
+        """The words of an entry as the operator typed them; what may be a slip of the pen is refused."""
+        extra: dict[str, Any] = foreign_json.loads(json.dumps(load_extra_vars(self._loader), default=str))
+        check_extra_names(name for name in extra if name not in words.WORDS)
+        for name in extra:
+            if name in PARAMETERS and name not in (*words.WORDS, *_TAKEN):
+                raise PdopsError(
+                    f"record takes no {name}=; it takes show=, docs=, or an entry, as in: {words.example('measure')}"
+                )
+        show = extra.get("show")
+        if show is not None and show not in _SHOWN:
+            raise PdopsError(f"show={show} is unknown; it must be one of {', '.join(_SHOWN)}.")
+        typed = {name: extra[name] for name in words.WORDS if name in extra}
+        if "kind" not in typed and set(typed) - {"knob"}:
+            raise PdopsError(
+                f"an entry needs kind=; it must be one of {', '.join(words.BY_HAND)}, as in: {words.example('measure')}"
+            )
+        if "kind" in typed:
+            check = words.entry_of(typed, self._read()[1])
+            folder.add(self.dir, {"deployment": self.given["deployment"], "by": "somebody", **check}, dry=True)
+        self.given["entry"] = typed
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    @property
+    def _day(self) -> str:
+        return self.today.isoformat()
+
+    def _read(self) -> tuple[folder.Reading, Folded]:
+        reading = folder.read(self.dir, self.given["deployment"])
+        return reading, fold(reading.entries, merged_fingerprint(self.given["machines"]))
+
+    def _circumstances(self, kind: str) -> dict[str, Any]:
+        """Fingerprint and whether its engines are simulated, when a machine was asked."""
+        print_ = merged_fingerprint(self.given["machines"])
+        if not print_:
+            return {}
+        found: dict[str, Any] = {"fingerprint": print_} if kind in ("measure", "change", "observe", "propose") else {}
+        if is_simulation(print_):
+            found["simulation"] = True
+        return found
+
+    def _written(self, entries: list[dict[str, Any]]) -> dict[str, Any]:
+        by = f"{_user()} on {socket.gethostname()}"
+        kept = []
+        for entry in entries:
+            whole = {"deployment": self.given["deployment"], "by": by, **entry}
+            kept.append(folder.add(self.dir, whole, dry=self._task.check_mode))
+        lines = [f"record: {text.entry_line(item, {})}" for item in kept]
+        return {
+            **self._state(),
+            "changed": True,
+            "entries": [entry_data(item) for item in kept],
+            "lines": self._show(lines),
+        }
+
+    def _state(self) -> dict[str, Any]:
+        reading, folded = self._read()
+        contradictions = [*folded.contradictions]
+        for machine in self.given["machines"]:
+            contradictions += against_journal(folded, machine.get("changes") or ())
+        contradictions += against_scripts(folded, intended_of(self.given["infos"]))
+        return {
+            "knobs": [knob_data(knob, self._day) for _name, knob in sorted(folded.knobs.items())],
+            "debt": text.debt_lines(folded, self._day),
+            "contradictions": contradictions,
+            "problems": list(reading.problems),
+        }
+
+    def _show(self, lines: list[str], color: str = "cyan") -> list[str]:
+        if not self.given["quiet"]:
+            for line in lines:
+                display.display(plain(f"  [{self.given['deployment']}] {line}"), color=color)
+        return lines
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"

@@ -1,0 +1,86 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: pd_evidence
+short_description: Read what a machine can tell for the record
+version_added: 0.1.0
+description:
+  - Reads the fingerprint that evidence about a knob holds for, which is the packages that the running processes really use (version,
+    every file against the package's RECORD, the commit of a checkout), the version and model that the engines tell, the
+    arguments of the processes, GPUs and driver.
+  - Reads the changes that the journal of the machine has, so that M(pdops.sglang.pd_record) can compare them with the record.
+  - The knobs are no part of a fingerprint. What cannot be seen is reported as V(not observable), and is then never compared.
+  - Changes nothing. Secrets in arguments are masked.
+author:
+  - the pdops authors (@pdops)
+extends_documentation_fragment:
+  - pdops.sglang.machine
+attributes:
+  check_mode:
+    description: Runs in check mode just the same.
+    support: full
+  diff_mode:
+    description: There is nothing to compare.
+    support: none
+seealso:
+  - module: pdops.sglang.pd_record
+"""
+
+EXAMPLES = r"""
+- name: Read what this machine can tell for the record
+  pdops.sglang.pd_evidence:
+    instances: "{{ hostvars | pdops.sglang.instances('dsv4', groups=groups) }}"
+  delegate_to: dsv4-decode
+  register: told
+"""
+
+RETURN = r"""
+fingerprint:
+  description: Texts by name.
+  returned: success
+  type: dict
+  sample:
+    decode sglang: 0.5.23, files as installed
+    decode arguments: --model-path /models/dsv4 --tp-size 4
+    driver: 580.82.07
+    gpu: 8 x NVIDIA B200
+changes:
+  description: Changes of these instances that have ended, the oldest first, at most 200.
+  returned: success
+  type: list
+  elements: dict
+trouble:
+  description: Sentences about records of changes that cannot be read.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.deployment import instance_from_dict
+from ..module_utils.pdops_error import PdopsError
+from ..module_utils.record.machine import testimony
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "instances": {"type": "list", "elements": "dict", "required": True},
+            "state_dir": {"type": "path", "default": "/var/lib/pdops"},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        here = [instance_from_dict(item) for item in module.params["instances"]]
+        module.exit_json(changed=False, **testimony(here, module.params["state_dir"]))
+    except PdopsError as error:
+        module.fail_json(msg=str(error), **error.details)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""The entries that a verb leaves behind: what it changed, or that it was rolled back. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Optional
+
+from ..knobs import is_secret
+from .fold import Folded, Knob
+from .reasons import Reason
+from .text import losses
+
+Change = tuple[str, str, Optional[str], Optional[str]]
+
+_KINDS = {"set": "apply", "restore": "restore", "revert": "revert", "rollback": "rollback", "recover": "apply"}
+_MOST_REASON = 400
+
+
+def entries_of(done: Mapping[str, Any], reason: Optional[Reason], folded: Folded) -> list[dict[str, Any]]:
+    """The entries of one run, without ``v``, ``at``, ``deployment`` and ``by``.
+
+    :param done: ``verb``, ``outcome`` (``confirmed``, ``rolled-back``, ``rollback-failed`` or ``failed``), ``change_id``, ``said``
+        (the plan's summary, or why it failed), ``edits`` and ``expect`` of the plan, ``changes`` (the machines' own summaries of the
+        change, which also know what an interrupted run had changed), ``fingerprint``
+    :param folded: the record before it; what the entries refer to and what is forgone comes from there
+    """
+    outcome, verb = str(done.get("outcome") or ""), str(done.get("verb") or "")
+    common: dict[str, Any] = {"verb": verb, "said": _first_line(done.get("said"))}
+    if done.get("change_id"):
+        common["change_id"] = str(done["change_id"])
+    if outcome == "confirmed" and done.get("fingerprint"):
+        common["fingerprint"] = dict(done["fingerprint"])
+    changes = list(_changes(done, folded))
+    if outcome == "confirmed":
+        made = [_confirmed(verb, change, reason, folded, common) for change in changes]
+        if made:
+            return made
+        return (
+            [{"kind": "rollback", "outcome": "undone", **common}]
+            if verb == "rollback"
+            else [{"kind": "observe", **common}]
+        )
+    if outcome in ("rolled-back", "rollback-failed", "failed"):
+        held = "rolled-back" if outcome == "rolled-back" else "rollback-failed"
+        why = common.pop("said")
+        base = {"kind": "rollback", "outcome": held, **common, "reason": why}
+        return [
+            {**base, "knob": knob, "instance": instance, "before": before, "after": after}
+            for instance, knob, before, after in changes
+        ] or [base]
+    return []
+
+
+def _first_line(text: Any) -> str:
+    line = next(iter(str(text or "").strip().splitlines()), "")
+    return line[:_MOST_REASON] or "nothing was said"
+
+
+def _changes(done: Mapping[str, Any], folded: Folded) -> Iterable[Change]:
+    """Instance, knob, value before and after: of the plan, then what only the machines know of, then what a restart alone brought into effect."""
+    seen: set[tuple[str, str]] = set()
+
+    def fresh(instance: str, knob: Any) -> bool:
+        if not knob or is_secret(str(knob)) or (instance, str(knob)) in seen:
+            return False
+        seen.add((instance, str(knob)))
+        return True
+
+    for edit in done.get("edits") or ():
+        instance, knob = str(edit.get("instance") or ""), edit.get("knob")
+        after = edit.get("line_after") if edit.get("after") is None else edit["after"]
+        if fresh(instance, knob):
+            yield instance, str(knob), edit.get("before"), after
+        for name, value in (edit.get("expect") or {}).items():
+            if fresh(instance, name):
+                yield instance, str(name), _known(folded, name, instance, None), value
+    for change in done.get("changes") or ():
+        for item in change.get("files") or ():
+            for name, both in (item.get("knobs") or {}).items():
+                if fresh(str(item.get("instance")), name):
+                    yield str(item.get("instance")), str(name), both[0], both[1]
+    for instance, knobs in (done.get("expect") or {}).items():
+        for name, value in knobs.items():
+            if fresh(str(instance), name):
+                yield str(instance), str(name), _known(folded, name, instance, value), value
+
+
+def _known(folded: Folded, knob: str, instance: str, default: Optional[str]) -> Optional[str]:
+    row = folded.knobs.get(knob)
+    return row.deployed.get(instance, default) if row else default
+
+
+def _confirmed(
+    verb: str, change: Change, reason: Optional[Reason], folded: Folded, common: Mapping[str, Any]
+) -> dict[str, Any]:
+    instance, name, before, after = change
+    kind = _KINDS.get(verb, "apply")
+    entry: dict[str, Any] = {
+        "kind": kind,
+        "knob": name,
+        "instance": instance,
+        "before": before,
+        "after": after,
+        **common,
+    }
+    known = folded.knobs.get(name)
+    entry["refs"] = _refs(kind, known, folded)
+    if kind == "rollback":
+        entry["outcome"] = "undone"
+    if kind == "revert":
+        entry.update(reason=reason.text if reason else "none was given", suspicion=bool(reason and reason.suspicion))
+        if reason and reason.review_by:
+            entry["review_by"] = reason.review_by
+        entry["forgoing"] = losses(known.measured(before)) if known else []
+    elif reason:
+        entry["said"] = f"{entry['said']}; {reason.text}"
+    return entry
+
+
+def _refs(kind: str, known: Optional[Knob], folded: Folded) -> list[str]:
+    """What this one takes back or rests on: the newest of each kind that matters to it."""
+    wanted = {
+        "apply": ("propose",),
+        "revert": ("apply", "restore", "suspect"),
+        "restore": ("revert", "exonerate"),
+        "rollback": ("apply", "restore", "revert"),
+    }.get(kind, ())
+    if known is None:
+        return []
+    newest = {kept.kind: kept.id for kept in known.entries if kept.kind in wanted and kept.id not in folded.corrected}
+    measures = [kept.id for kept in known.measured(known.value)] if kind == "revert" else []
+    return list(dict.fromkeys([*newest.values(), *measures]))

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""The record against the machines: what their journal and their scripts say otherwise. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Optional
+
+from ..knobs import is_secret
+from .fold import Folded, shown
+
+Change = Mapping[str, Any]
+
+
+def against_journal(folded: Folded, changes: Iterable[Change]) -> list[str]:
+    """What a machine did and the record does not tell, or tells otherwise; one sentence each.
+
+    :param changes: changes of a machine that have ended, with ``id``, ``verb``, ``state``, ``who``, ``ended`` and ``files``
+        (``instance``, ``knobs`` as name to before and after). A machine may have been there before its record, so changes before
+        the first entry are not missed.
+    """
+    told: dict[str, list[Mapping[str, Any]]] = {}
+    for kept in folded.entries:
+        if kept.data.get("change_id"):
+            told.setdefault(kept.data["change_id"], []).append(kept.data)
+    first = min((kept.at for kept in folded.entries), default="")
+    found = []
+    for change in changes:
+        if change["state"] != "confirmed" or change.get("verb") == "restart":
+            continue
+        for item in change["files"]:
+            for name, (before, after) in (item.get("knobs") or {}).items():
+                if is_secret(name):
+                    continue
+                what = f"change {change['id']} by {change['who']} ({name}: {_word(before)} -> {_word(after)} on {item['instance']})"
+                entries = told.get(change["id"])
+                if entries is None:
+                    if first and str(change.get("ended") or "") >= first[:19]:
+                        found.append(
+                            f"the machine's journal has {what}, and the record has no entry of it: was it deleted, or is it in another checkout?"
+                        )
+                    continue
+                own = [one for one in entries if one.get("knob") == name and one.get("instance") == item["instance"]]
+                if own and not any(one.get("after") == after or after is None for one in own):
+                    found.append(
+                        f"the machine's journal has {what}, and the record says that it became {_word(own[-1].get('after'))}."
+                    )
+    return found
+
+
+def against_scripts(folded: Folded, intended: Mapping[str, Mapping[str, Optional[str]]]) -> list[str]:
+    """Knobs that a serve script has otherwise than the record; one sentence each.
+
+    :param intended: by instance the knobs that its script exports; instances that nobody could look at are not in it
+    """
+    found = []
+    for name, knob in sorted(folded.knobs.items()):
+        for instance, value in sorted(knob.deployed.items()):
+            if instance not in intended or (value or "").startswith("export "):
+                continue
+            there = intended[instance].get(name)
+            if there != value:
+                found.append(
+                    f"the script of {instance} has {name}{shown(there)}, and the record {shown(value)} since {knob.since[instance][:10]} "
+                    f"({knob.changes[instance]}): somebody edited it by hand, or the entry is in another checkout."
+                )
+    return found
+
+
+def _word(value: Optional[str]) -> str:
+    return "unset" if value is None else f"={value}"

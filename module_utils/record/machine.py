@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""What a machine tells for the record: its fingerprint, and the changes that its journal has. Read-only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..change import record as rules
+from ..change import who
+from ..change.book import Book
+from ..deployment import Instance
+from ..store.store import Store
+from .identity import fingerprint
+
+#: Older ones were compared when they were newer.
+MOST_CHANGES = 200
+
+
+def testimony(instances: list[Instance], state_dir: str) -> dict[str, Any]:
+    """``{fingerprint, changes, trouble}``; changes that ended, the oldest first, without values of secrets."""
+    records, trouble = Book(Store(state_dir)).readable()
+    specs = [instance.as_dict() for instance in instances]
+    ended = [item for item in records if item["state"] in rules.ENDED and rules.overlaps(item, specs)]
+    return {
+        "fingerprint": fingerprint(instances),
+        "changes": [
+            {
+                "id": item["id"],
+                "verb": item.get("verb", ""),
+                "state": item["state"],
+                "who": who.told(item["leader"]),
+                "ended": item.get("ended", ""),
+                "summary": item["summary"],
+                "files": [
+                    {"instance": row.get("instance", ""), "knobs": row.get("knobs") or {}} for row in item["files"]
+                ],
+            }
+            for item in ended[-MOST_CHANGES:]
+        ],
+        "trouble": trouble,
+    }
