@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Every command of the runbooks, typed in the order of their list, in one lab: each page leads to the next."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from .conftest import KNOB, LINE, ROOT, Lab
+from .runbook import try_page
+
+pytestmark = pytest.mark.lab
+FOLDER = ROOT / "docs" / "runbooks"
+#: What the decode runs with when a page has been typed.
+AFTER = {
+    "restore-a-knob.md": "512",
+    "co-restart.md": "512",
+    "decode-only-restart.md": "512",
+    "revert.md": None,
+    "rollback.md": "512",
+}
+
+
+@pytest.fixture(scope="module")
+def lab(module_lab: Lab) -> Lab:
+    """Started by the command of the list of runbooks, only quicker."""
+    typed = re.search(r"^python -m lab (up .*)$", (FOLDER / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert typed, "the list of runbooks says how to start a lab"
+    module_lab.lab(*typed[1].split(), "--light", "--load-time-s", "0.4", "--health-time-s", "0.2")
+    module_lab.environment["ANSIBLE_INVENTORY"] = str(module_lab.dir / "inventory.json")
+    return module_lab
+
+
+@pytest.mark.parametrize("name", AFTER)
+def test_a_runbook_does_and_prints_what_it_says(lab: Lab, name: str) -> None:
+    try_page(FOLDER / name, ROOT, lab.environment)
+    assert lab.running_knob("dsv4-decode") == AFTER[name]
+    script = lab.dir / "serve" / "serve_dsv4_decode.sh"
+    assert (LINE in script.read_text(encoding="utf-8")) == (AFTER[name] == "512"), KNOB
+    assert lab.serves()
