@@ -19,7 +19,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils import foreign_json
 from ansible_collections.pdops.sglang.plugins.module_utils.asked import PARAMETERS, check_extra_names
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
-from ansible_collections.pdops.sglang.plugins.module_utils.record import doings, folder, reasons, text, words
+from ansible_collections.pdops.sglang.plugins.module_utils.record import documents, doings, folder, reasons, text, words
 from ansible_collections.pdops.sglang.plugins.module_utils.record.data import entry_data, knob_data, merged_fingerprint
 from ansible_collections.pdops.sglang.plugins.module_utils.record.fingerprints import is_simulation
 from ansible_collections.pdops.sglang.plugins.module_utils.record.fold import Folded, fold
@@ -152,6 +152,48 @@ class ActionModule(ActionBase):
         line = f"the record holds: {len(reading.entries)} entries, none edited, gone or malformed, nothing contradicts"
         return {**state, "lines": self._show([line])}
 
+    def _docs(self) -> dict[str, Any]:
+        """Compare, or with render also write. Rendering is done for all documents, whatever has to be reworded in one."""
+        _reading, folded = self._read(False)
+        if not self.given["docs"]:
+            raise PdopsError("docs needs a path: a Markdown file or a folder of them, as in -e docs=docs.")
+        looks = [documents.look(path, folded) for path in documents.markdown_files(self.given["docs"])]
+        stale = [look for look in looks if look.stale]
+        render = self.given["render"]
+        if render and not self._task.check_mode:
+            for look in stale:
+                documents.render(look)
+            # Lines have moved; a person opens the document as it is now.
+            looks = [documents.look(look.path, folded) for look in looks]
+        reword = [{"file": look.path, "line": line, "said": said} for look in looks for line, said in _by_line(look)]
+        word = (
+            "rendered"
+            if render
+            else "a generated region does not say what the record says; render it with -e render=true"
+        )
+        lines = [f"{look.path}: {word}" for look in stale]
+        lines += [f"{item['file']}:{item['line']}: {item['said']}" for item in reword]
+        count = f"{len(looks)} document{'s' if len(looks) != 1 else ''}"
+        if not reword and (render or not stale):
+            lines.append(f"{count} say{'s' if len(looks) == 1 else ''} what the record says")
+        result: dict[str, Any] = {**self._state(), "reword": reword, "rendered": [look.path for look in stale]}
+        result.update(
+            changed=render and bool(stale),
+            lines=self._show(lines, "red" if reword or (stale and not render) else "cyan"),
+        )
+        if self._task.diff and render:
+            result["diff"] = [
+                {"before": look.before, "after": look.after, "before_header": look.path, "after_header": look.path}
+                for look in stale
+            ]
+        if not render and (reword or stale):
+            result.update(
+                failed=True,
+                msg=f"{len(reword)} line{'s' if len(reword) != 1 else ''} to reword and {len(stale)} document"
+                f"{'s' if len(stale) != 1 else ''} to render, listed above.",
+            )
+        return result
+
     def _take_typed(self) -> None:
         """The words of an entry as the operator typed them; what may be a slip of the pen is refused."""
         extra: dict[str, Any] = foreign_json.loads(json.dumps(load_extra_vars(self._loader), default=str))
@@ -180,9 +222,10 @@ class ActionModule(ActionBase):
     def _day(self) -> str:
         return self.today.isoformat()
 
-    def _read(self) -> tuple[folder.Reading, Folded]:
+    def _read(self, with_machines: bool = True) -> tuple[folder.Reading, Folded]:
+        """Documents are compared without the machines: what they say must not depend on who can reach which."""
         reading = folder.read(self.dir, self.given["deployment"])
-        return reading, fold(reading.entries, merged_fingerprint(self.given["machines"]))
+        return reading, fold(reading.entries, merged_fingerprint(self.given["machines"]) if with_machines else None)
 
     def _circumstances(self, kind: str) -> dict[str, Any]:
         """Fingerprint and whether its engines are simulated, when a machine was asked."""
@@ -226,6 +269,14 @@ class ActionModule(ActionBase):
             for line in lines:
                 display.display(plain(f"  [{self.given['deployment']}] {line}"), color=color)
         return lines
+
+
+def _by_line(look: documents.Looked) -> list[tuple[int, str]]:
+    """All that is wrong with one line, as one sentence."""
+    found: dict[int, list[str]] = {}
+    for item in look.findings:
+        found.setdefault(item.line, []).append(item.said)
+    return [(line, "; ".join(said)) for line, said in found.items()]
 
 
 def _user() -> str:

@@ -15,8 +15,6 @@ from typing import Any, Optional
 from .fingerprints import difference, same
 from .folder import Kept
 
-#: Kinds after which prose about a knob has to be looked at again.
-DECIDING = ("apply", "measure", "suspect", "revert", "exonerate", "convict", "restore")
 #: Kinds that put a value in place.
 PLACING = ("apply", "revert", "restore")
 
@@ -36,7 +34,8 @@ class Knob:
     """What the record says about one knob.
 
     ``deployed`` is by instance, and has only instances that an entry names; ``value`` is the one that ``verdict`` is about
-    (None is "unset"); ``deciding`` are the entries that moved either, oldest first.
+    (None is "unset"); ``moves`` are the entries that moved either, oldest first: after one of them, prose about the knob has
+    to be looked at again.
     """
 
     name: str
@@ -47,7 +46,7 @@ class Knob:
     verdict: str = "unknown"
     cause: str = ""
     measures: dict[Optional[str], dict[str, Kept]] = field(default_factory=dict)
-    deciding: list[Kept] = field(default_factory=list)
+    moves: list[Kept] = field(default_factory=list)
     entries: list[Kept] = field(default_factory=list)
     judgements: list[Kept] = field(default_factory=list)
     debt: Optional[Debt] = None
@@ -57,6 +56,15 @@ class Knob:
     def measured(self, value: Optional[str]) -> list[Kept]:
         """The newest measurement of a value for each load, in the order of the loads' first mention."""
         return list(self.measures.get(value, {}).values())
+
+    @property
+    def verdict_told(self) -> str:
+        """The verdict with its cause; of one that was cleared and then judged by its figures again, both."""
+        if not self.cause:
+            return self.verdict
+        if self.verdict in ("suspected", "exonerated", "convicted"):
+            return f"{self.verdict} ({self.cause})"
+        return f"{self.verdict}, exonerated ({self.cause})" if self.judgements else self.verdict
 
     @property
     def in_place(self) -> bool:
@@ -130,9 +138,10 @@ def fold(entries: Iterable[Kept], fingerprint: Optional[Mapping[str, str]] = Non
         knob.entries.append(kept)
         step = _STEPS.get(kept.kind)
         if step is not None:
+            before = (*knob.deployed.items(), knob.value, knob.verdict)
             step(folded, knob, kept)
-        if kept.kind in DECIDING:
-            knob.deciding.append(kept)
+            if before != (*knob.deployed.items(), knob.value, knob.verdict):
+                knob.moves.append(kept)
     if fingerprint:
         folded.fingerprint = fingerprint
     for knob in folded.knobs.values():

@@ -72,8 +72,7 @@ def deployed_text(knob: Knob) -> str:
 def knob_lines(knob: Knob, today: str) -> list[str]:
     """Few lines: deployed, verdict and what it is about, evidence, debt."""
     about = f" ({shown(knob.value)})" if knob.verdict != "unknown" or knob.value is not None else ""
-    cause = f": {knob.cause}" if knob.cause else ""
-    lines = [f"{knob.name}: {deployed_text(knob)}; verdict {knob.verdict}{about}{cause}"]
+    lines = [f"{knob.name}: {deployed_text(knob)}; verdict {knob.verdict_told}{about}"]
     for kept in knob.measured(knob.value):
         said = measured_verdict(kept.data) or "a figure without an interval decides nothing"
         lines.append(f"  measured {figure(kept.data)}: {said} [evidence:{kept.id}]")
