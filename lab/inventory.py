@@ -37,6 +37,7 @@ def of_lab(lab: Mapping[str, Any]) -> dict[str, Any]:
         "ansible_python_interpreter": python,
         "pd_proxy_url": lab.get("proxy", {}).get("url", ""),
         "pd_report_dir": f"{lab['dir']}/reports",
+        "pd_evidence_dir": f"{lab['dir']}/evidence",
         # What leads a change looks here too; without it a lab's changes would be kept in the machine's own store.
         **({"pd_state_dir": stores.pop()} if len(stores) == 1 else {}),
     }
