@@ -15,6 +15,7 @@ from ansible import constants
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
+from ansible_collections.pdops.sglang.plugins.action.pd_report import environment
 from ansible_collections.pdops.sglang.plugins.module_utils import foreign_json
 from ansible_collections.pdops.sglang.plugins.module_utils.asked import PARAMETERS, check_extra_names
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
@@ -25,8 +26,10 @@ from ansible_collections.pdops.sglang.plugins.module_utils.record.fingerprints i
 from ansible_collections.pdops.sglang.plugins.module_utils.record.fold import Folded, fold
 from ansible_collections.pdops.sglang.plugins.module_utils.record.joining import against_journal, against_scripts
 from ansible_collections.pdops.sglang.plugins.module_utils.record.masking import holds_secret
+from ansible_collections.pdops.sglang.plugins.module_utils.record.page import page_view
 from ansible_collections.pdops.sglang.plugins.module_utils.record.place import evidence_folder
 from ansible_collections.pdops.sglang.plugins.module_utils.record.planned import intended_of
+from ansible_collections.pdops.sglang.plugins.module_utils.store.atomic import write_private
 
 display = Display()
 
@@ -72,6 +75,8 @@ class ActionModule(ActionBase):
             if self.given["typed"]:
                 self._take_typed()
             result.update(getattr(self, f"_{verb}")())
+            if self.given["page_dir"] and not self._task.check_mode:
+                result["page"] = self._page(result)
         except Exception as error:
             if verb != "change":
                 if isinstance(error, PdopsError):
@@ -263,6 +268,22 @@ class ActionModule(ActionBase):
             "contradictions": contradictions,
             "problems": list(reading.problems),
         }
+
+    def _page(self, result: dict[str, Any]) -> str:
+        """Write the page of the deployment; empty, with a warning, when it cannot be written: it only tells."""
+        reading, folded = self._read()
+        view = page_view(
+            self.given["deployment"], folded, result["contradictions"], reading.problems, self._day, reading.folder
+        )
+        place = os.path.abspath(os.path.expanduser(self.given["page_dir"]))
+        path = os.path.join(place, "record.html")
+        try:
+            os.makedirs(place, exist_ok=True)
+            write_private(path, environment().get_template("record.html.j2").render(view).encode(), mode=0o644)
+        except (PdopsError, OSError) as error:
+            display.warning(plain(f"the page of the record was not written: {str(error)[:300]}"))
+            return ""
+        return path
 
     def _show(self, lines: list[str], color: str = "cyan") -> list[str]:
         if not self.given["quiet"]:

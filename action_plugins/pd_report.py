@@ -71,11 +71,11 @@ class ActionModule(ActionBase):
 
 def render(view: dict[str, Any]) -> str:
     """The page as one text. Everything is escaped, and a name that the view lacks is an error."""
-    return _environment().get_template("page.html.j2").render(view)
+    return environment().get_template("page.html.j2").render(view)
 
 
 @functools.cache
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(_templates()),
         autoescape=True,

@@ -14,6 +14,7 @@ from typing import Any, Optional
 
 from .fingerprints import difference, same
 from .folder import Kept
+from .reasons import is_bare
 
 #: Kinds that put a value in place.
 PLACING = ("apply", "revert", "restore")
@@ -227,7 +228,8 @@ def _revert(folded: Folded, knob: Knob, kept: Kept) -> None:
         knob.value, knob.cause = data["before"], ""
         knob.verdict = _settled(knob)
     if data["suspicion"] and knob.verdict != "convicted":
-        knob.verdict, knob.cause = "suspected", data["reason"]
+        knob.verdict = "suspected"
+        knob.cause = knob.cause if is_bare(data["reason"]) else data["reason"]
     if data.get("review_by") and knob.verdict not in ("convicted", "rejected"):
         knob.debt = Debt(kept, data["before"], data["review_by"], list(data.get("forgoing", [])))
 

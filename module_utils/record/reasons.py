@@ -19,6 +19,11 @@ _SUSPICION = re.compile(r"suspici|suspect", re.IGNORECASE)
 _PLACEHOLDERS = frozenset(("why", "reason", "...", "…", "text", "xxx"))
 
 
+def is_bare(reason: str) -> bool:
+    """Whether a reason says that there is a suspicion, and nothing of it."""
+    return reason.strip(" .!").lower() in ("suspicion", "suspected", "suspect", "suspicious")
+
+
 @dataclass(frozen=True)
 class Reason:
     """``review_by`` is a day (UTC) as ``2026-12-13``, or '' when nobody has to come back."""

@@ -9,6 +9,7 @@ from typing import Any, Optional
 
 from .fold import Debt, Folded, Knob, measured_verdict, shown
 from .folder import Kept
+from .reasons import is_bare
 
 
 def figure(data: Mapping[str, Any]) -> str:
@@ -48,11 +49,9 @@ def debt_line(knob: Knob, debt: Debt, today: str) -> str:
         why = f"exonerated ({knob.cause}), yet not restored"
         cure = f"ansible-playbook restore_knob.yml -e knob={knob.name}"
     else:
-        why = (
-            f"reverted on suspicion ({debt.entry.data['reason']})"
-            if debt.entry.data["suspicion"]
-            else f"reverted ({debt.entry.data['reason']})"
-        )
+        reason = debt.entry.data["reason"]
+        said = "" if is_bare(reason) else f" ({reason})"
+        why = f"reverted on suspicion{said}" if debt.entry.data["suspicion"] else f"reverted{said}"
         cure = f"record.yml -e kind=exonerate (or convict) -e knob={knob.name} -e cause=WHAT"
     return f"{knob.name}{shown(debt.value)} {why} on {debt.entry.at[:10]}: {forgoing(debt.forgoing)}{late}; resolve: {cure}"
 

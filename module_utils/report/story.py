@@ -87,6 +87,7 @@ class Story:
     command: str
     simulation: bool
     plan: Mapping[str, Any]
+    debt: tuple[str, ...]
     members: tuple[Member, ...]
     events: tuple[Event, ...]
 
@@ -128,6 +129,7 @@ def read_story(given: Any) -> Story:
         command=clean.text(raw.get("command"), 1000),
         simulation=bool(raw.get("simulation")) or _is_simulation(raw),
         plan={**plan, "edits": edits},
+        debt=tuple(clean.text(item) for item in clean.sequence(raw.get("debt"))),
         members=_members(raw.get("instances"), events),
         events=tuple(events),
     )

@@ -37,6 +37,7 @@ def make_view(given: Any) -> dict[str, Any]:
         "edits": edits,
         "restart": _restart(story),
         "notes": [clean.text(item) for key in ("found", "warnings") for item in clean.sequence(story.plan.get(key))],
+        "debt": list(story.debt),
         "nothing": clean.text(story.plan.get("nothing")) if story.outcome == "nothing" else "",
         "timeline": timeline(story),
         "ladders": ladders,
@@ -64,6 +65,7 @@ def console_lines(view: Mapping[str, Any]) -> list[str]:
         lines.append("  " + ", ".join(spans))
     if counts["told"]:
         lines.append(f"  gates: {counts['told']}")
+    lines += [f"  debt: {sentence}" for sentence in view["debt"]]
     if view["failure"]:
         where = f"{view['failure']['where']}: " if view["failure"]["where"] else ""
         lines.append(f"  why: {where}{view['failure']['said']}")
