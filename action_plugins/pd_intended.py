@@ -57,6 +57,9 @@ class ActionModule(ActionBase):
             said = f"the change holds, but its values are not written down for the next deploy: {error}"
             display.warning(plain(said))
             return {**result, "changed": False, "written": [], "warning": said}
-        for path in written:
-            display.display(plain(f"  [{given['deployment']}] intended values: {path}"), color="cyan")
+        if written:
+            told = f"written down as intended: {', '.join(written)} (in {given['folder']})"
+            if given["plan"]["verb"] != "deploy":
+                told += "; write it into the inventory's variables, too, or the next deploy takes it back"
+            display.display(plain(f"  [{given['deployment']}] {told}"), color="cyan")
         return {**result, "changed": bool(written), "written": written, "warning": ""}

@@ -17,7 +17,7 @@ from .change import record as rules
 from .change.book import Book
 from .change.survey import change_seen
 from .change.timings import timings
-from .change.undoing import edit_back, undo_of
+from .change.undoing import edit_back, undo_of, unit_edits_back
 from .deployment import Instance
 from .gates.effective import observe_knobs
 from .knob_edit import EditRequest, masked_diff, plan_edit, refuse_empty
@@ -229,7 +229,8 @@ class _Look:
         if self.undo is None:
             return []
         edit = edit_back(self.store, self.undo, self.instance.name, self.instance.serve_script, self.asked.expect_only)
-        return [] if edit is None else [edit]
+        units = unit_edits_back(self.store, self.undo, self.instance.name, self.asked.expect_only)
+        return units if edit is None else [edit, *units]
 
     def known(self, knob: str) -> bool:
         """Whether the script, a version or a backup names the knob."""

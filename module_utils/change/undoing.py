@@ -10,11 +10,11 @@ from typing import Any
 from .. import knobs
 from ..knob_edit import EditRequest, masked_diff, plan_edit
 from ..pdops_error import PdopsError
-from ..script_views import shown_lines
+from ..script_views import masked_difference, shown_lines
 from ..scripts.deciding import has_knob
 from ..scripts.diffing import changed_lines
 from ..scripts.reading import read_script
-from ..store.atomic import read_regular, sha256_of
+from ..store.atomic import ABSENT, read_regular, sha256_of
 from ..store.backups import MOST_BYTES
 from ..store.store import Store
 from . import record as rules
@@ -63,9 +63,12 @@ def edit_back(store: Store, record: rules.Record, instance: str, path: str, expe
     ``expect`` is what the engine has then, knob to value. Without ``expect_only=no`` it is refused, with the lines, when
     the script is not what the change left: those lines would be lost.
     """
-    item = next((item for item in record["files"] if item["instance"] == instance or item["path"] == path), None)
+    scripts = [item for item in record["files"] if item.get("kind") != "unit"]
+    item = next((item for item in scripts if item["instance"] == instance or item["path"] == path), None)
     if item is None:
         return None
+    if item["sha256_before"] == ABSENT:
+        return _made_by(record, instance, path)
     now = read_regular(path, MOST_BYTES)
     if sha256_of(now) == item["sha256_before"]:
         return None
@@ -115,6 +118,69 @@ def edit_back(store: Store, record: rules.Record, instance: str, path: str, expe
         "diff": masked_diff(plan),
         "warnings": list(plan.warnings),
         "other_lines": [],
+    }
+
+
+def unit_edits_back(store: Store, record: rules.Record, instance: str, expect_only: bool) -> list[dict[str, Any]]:
+    """The edits that give the unit files of ``instance`` the content that they had before ``record``."""
+    edits = []
+    for item in record["files"]:
+        path = str(item["path"])
+        if item.get("kind") != "unit" or item["instance"] != instance:
+            continue
+        if item["sha256_before"] == ABSENT:
+            edits.append(_made_by(record, instance, path))
+            continue
+        now = read_regular(path, MOST_BYTES)
+        if sha256_of(now) == item["sha256_before"]:
+            continue
+        answer = {**_made_by(record, instance, path), "refused": None}
+        try:
+            if sha256_of(now) not in (item["sha256_after"], *item.get("ours", [])) and expect_only:
+                raise _drifted(store, item, path, now, record["id"])
+            then = store.content(item["sha256_before"])
+        except PdopsError as error:
+            edits.append({**answer, "refused": str(error), **error.details})
+            continue
+        lines = shown_lines(now, then, changed_lines(now, then))
+        answer.update(
+            existed=True,
+            mode=item["mode"],
+            unit=item["unit"],
+            enabled_before=True,
+            sha256_before=sha256_of(now),
+            sha256_after=item["sha256_before"],
+            changed=True,
+            changed_lines=lines,
+            diff=masked_difference(path, now, then),
+        )
+        edits.append(answer)
+    return edits
+
+
+def _made_by(record: rules.Record, instance: str, path: str) -> dict[str, Any]:
+    """The fields of an edit of a whole content, refused because there is nothing before what the change made."""
+    return {
+        "instance": instance,
+        "path": path,
+        "kind": "unit",
+        "knob": "",
+        "knobs": {},
+        "before": None,
+        "after": None,
+        "line_after": None,
+        "label": f"rollback of {record['id']}",
+        "source": {
+            "kind": "version",
+            "name": record["id"],
+            "told": f"what it was before change {record['id']}",
+        },
+        "request": None,
+        "expect": {},
+        "warnings": [],
+        "other_lines": [],
+        "refused": f"change {record['id']} made {path}, so there is nothing before it to go back to: to change what is deployed, change the "
+        "inventory and run deploy.yml; to take it away, stop and disable its unit and remove both files.",
     }
 
 

@@ -34,6 +34,7 @@ class Moved:
     change_id: Optional[str]
     actor: str
     at: str
+    verb: str = ""
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,9 @@ def who_moved(journal: Sequence[Mapping[str, Any]], path: str, host: Mapping[str
         named = row.get("knobs")
         if row.get("path") != path or not isinstance(named, Mapping):
             continue
-        who = Moved(row.get("change_id"), str(row.get("actor") or ""), str(row.get("at") or ""))
+        who = Moved(
+            row.get("change_id"), str(row.get("actor") or ""), str(row.get("at") or ""), str(row.get("verb") or "")
+        )
         for name, sides in named.items():
             if isinstance(sides, Mapping) and sides.get("before") != sides.get("after"):
                 newest[str(name)] = (sides.get("after"), who)

@@ -149,11 +149,21 @@ def _script_edit(plan: ScriptPlan, item: Item) -> dict[str, Any]:
         "kind": "script",
         "mode": plan.mode_after,
         "diff": masked_diff(plan),
-        "warnings": list(plan.warnings),
+        "warnings": [*plan.warnings, *_undone(plan)],
         "expect": {name: both["after"] for name, both in changed.items() if name not in TEMPLATE_EXPORTS},
         "knobs": changed,
         "decisions": [row.as_dict() for row in plan.decisions if row.act in ("keep", "apply")],
     }
+
+
+def _undone(plan: ScriptPlan) -> list[str]:
+    """What somebody set by a confirmed change of another verb, and the variables do not have: the deploy takes it back."""
+    return [
+        f"{row.name} was set to what it is by change {row.moved.change_id} of {row.moved.actor or 'somebody'} at {row.moved.at}; "
+        "the variables say otherwise, and they win"
+        for row in plan.decisions
+        if row.act == "apply" and row.moved and row.moved.change_id and row.moved.verb != "deploy"
+    ]
 
 
 def _unit_edit(item: Item, path: str, rendered: bytes, store: Store) -> tuple[Optional[dict[str, Any]], bytes]:
