@@ -250,9 +250,9 @@ def _numbers(who: str, variables: Mapping[str, Any], name: str) -> Optional[str]
 
 def _absolute(who: str, variables: Mapping[str, Any], name: str) -> Optional[str]:
     text = _text(who, variables, name)
-    if text and (not os.path.isabs(text) or os.path.normpath(text) != text.rstrip("/")):
+    if text and (not os.path.isabs(text) or os.path.normpath(text) != (text.rstrip("/") or "/")):
         raise PdopsError(f"{who}: {name} is {text!r}; it must be an absolute path on the machine, without dots.")
-    return text.rstrip("/") if text else None
+    return (text.rstrip("/") or "/") if text else None
 
 
 def _text(who: str, variables: Mapping[str, Any], name: str) -> Optional[str]:

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Wheels of the controller, and a virtual environment of them on the machine; pip and venv are the real ones."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.serving import venv
+from ansible_collections.pdops.sglang.plugins.module_utils.serving.machine import carry_out, plan_machine
+from ansible_collections.pdops.sglang.plugins.module_utils.serving.wheel_set import read_wheels, wheel_set_from_dict
+
+
+def wheel(folder: Path, name: str = "tiny", version: str = "1.0") -> Path:
+    """A wheel of one module, as small as they come."""
+    folder.mkdir(exist_ok=True)
+    info = f"{name}-{version}.dist-info"
+    files = {
+        f"{name}.py": f"VERSION = {version!r}\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    rows = []
+    for path, text in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+        rows.append(f"{path},sha256={digest},{len(text)}")
+    files[f"{info}/RECORD"] = "\n".join([*rows, f"{info}/RECORD,,", ""])
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for inside, text in files.items():
+            archive.writestr(zipfile.ZipInfo(inside), text)
+    return path
+
+
+def test_the_key_is_that_of_the_content_and_of_what_is_installed(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        wheel(tmp_path / folder)
+        wheel(tmp_path / folder, "other_one")
+    (tmp_path / "b" / "README").write_text("not a wheel")
+    one, two = (read_wheels(str(tmp_path / name), None, "d") for name in "ab")
+    assert one.key == two.key and len(one.key) == 12
+    assert one.install == ("other-one", "tiny")
+    assert read_wheels(str(tmp_path / "a"), ["tiny"], "d").key != one.key
+    assert wheel_set_from_dict(one.as_dict()) == one
+    wheel(tmp_path / "b", version="1.1")
+    assert read_wheels(str(tmp_path / "b"), None, "d").key != one.key
+
+
+@pytest.mark.parametrize(
+    ("install", "words"),
+    [
+        ([], "list names"),
+        ({"tiny": 1}, "list names"),
+        (["--index-url=http://evil"], "no name of a distribution"),
+        (["tiny @ http://evil/x.whl"], "no name of a distribution"),
+        (["-e ."], "no name of a distribution"),
+    ],
+)
+def test_what_pip_would_take_for_an_option_or_an_address_is_refused(tmp_path: Path, install: Any, words: str) -> None:
+    wheel(tmp_path)
+    with pytest.raises(PdopsError, match=words):
+        read_wheels(str(tmp_path), install, "d")
+    assert read_wheels(str(tmp_path), ["tiny==1.0", "tiny[fast]>=1,<2"], "d").install
+
+
+def test_a_folder_that_is_missing_empty_or_odd_is_refused_and_named(tmp_path: Path) -> None:
+    with pytest.raises(PdopsError, match=r"nosuch.*cannot be read on the controller"):
+        read_wheels(str(tmp_path / "nosuch"), None, "d")
+    with pytest.raises(PdopsError, match=r"no \*\.whl"):
+        read_wheels(str(tmp_path), None, "d")
+    (tmp_path / "tiny.whl").write_text("")
+    with pytest.raises(PdopsError, match="not named like a wheel"):
+        read_wheels(str(tmp_path), None, "d")
+
+
+def wanted(tmp_path: Path, **more: Any) -> dict[str, Any]:
+    wheels = read_wheels(str(tmp_path / "wheels"), None, "d").as_dict()
+    source = tmp_path / "machine" / "wheels" / wheels["key"]
+    source.mkdir(parents=True, exist_ok=True)
+    for item in wheels["files"]:
+        (source / item["name"]).write_bytes((tmp_path / "wheels" / item["name"]).read_bytes())
+    path = str(tmp_path / "machine" / f"venv-{wheels['key']}")
+    return {"path": path, "base_python": sys.executable, "wheels": wheels, "source": str(source), **more}
+
+
+def test_a_virtual_environment_is_made_once_and_a_half_one_anew(tmp_path: Path) -> None:
+    wheel(tmp_path / "wheels")
+    needed = wanted(tmp_path)
+    everything = {"folders": [], "venvs": [needed], "keys": []}
+    tasks = plan_machine(everything)
+    assert [task.said for task in tasks] == [f"make {needed['path']} from 1 wheels of the controller (tiny)"]
+    carry_out(tasks)
+    python = os.path.join(needed["path"], "bin", "python")
+    assert (
+        subprocess.run([python, "-c", "import tiny; print(tiny.VERSION)"], capture_output=True, text=True).stdout
+        == "1.0\n"
+    )
+    assert plan_machine(everything) == []
+    assert not os.path.exists(needed["source"])  # as large as the environment itself
+    os.unlink(os.path.join(needed["path"], venv.MARK))  # as after a crash in the middle
+    assert "make anew" in plan_machine(everything)[0].said
+
+
+def test_pip_says_what_is_missing_and_nothing_counts_as_made(tmp_path: Path) -> None:
+    wheel(tmp_path / "wheels")
+    # Makes the environment, in which pip fails: the real one takes seconds.
+    base = tmp_path / "python3"
+    base.write_text(
+        '#!/bin/sh\n[ "$2" = venv ] || exit 0\nfor last; do :; done\nmkdir -p $last/bin\n'
+        "printf '#!/bin/sh\\necho ERROR: no matching distribution for nosuchthing >&2; exit 1\\n' > $last/bin/python\nchmod +x $last/bin/python\n"
+    )
+    base.chmod(0o755)
+    needed = wanted(tmp_path, base_python=str(base))
+    with pytest.raises(PdopsError, match=r"could not be filled.*nosuchthing"):
+        venv.make(needed)
+    assert venv.missing(needed)
+
+
+def test_a_wheel_that_was_damaged_on_the_way_is_not_installed(tmp_path: Path) -> None:
+    wheel(tmp_path / "wheels")
+    needed = wanted(tmp_path)
+    (Path(needed["source"]) / "tiny-1.0-py3-none-any.whl").write_bytes(b"cut")
+    assert venv.lacking(needed["wheels"], needed["source"]) == ["tiny-1.0-py3-none-any.whl"]
+    with pytest.raises(PdopsError, match=r"lacks tiny-1\.0"):
+        venv.make(needed)
+
+
+def test_a_base_python_that_cannot_is_told_with_its_debian_package(tmp_path: Path) -> None:
+    wheel(tmp_path / "wheels")
+    bare = tmp_path / "python3"
+    bare.write_text('#!/bin/sh\n[ "$2" = ensurepip ] && exit 1\nexit 0\n')
+    bare.chmod(0o755)
+    with pytest.raises(PdopsError, match=r"apt install python3-venv"):
+        venv.missing(wanted(tmp_path, base_python=str(bare)))
+    wheel(tmp_path / "wheels", "pip", "25.0")  # with a pip among the wheels it can
+    assert venv.missing(wanted(tmp_path, base_python=str(bare)))
+    with pytest.raises(PdopsError, match="does not run"):
+        venv.missing(wanted(tmp_path, base_python="/no/python3"))
+
+
+def test_folders_and_keys_are_made_once_and_keys_are_private(tmp_path: Path) -> None:
+    me = "root" if os.geteuid() == 0 else os.environ["USER"]
+    source, key, folder = tmp_path / "carried", tmp_path / "etc" / "keys.yaml", tmp_path / "a" / "b"
+    source.write_text("api-key: one\n")
+    everything = {
+        "folders": [{"path": str(folder), "user": me}],
+        "venvs": [],
+        "keys": [{"path": str(key), "user": me, "src": str(source)}],
+    }
+    carry_out(plan_machine(everything))
+    assert folder.is_dir() and key.read_text() == "api-key: one\n" and key.stat().st_mode & 0o777 == 0o600
+    assert plan_machine(everything) == []
+    key.chmod(0o644)
+    assert "private" in plan_machine(everything)[0].said
+    source.write_text("api-key: two\n")
+    tasks = plan_machine(everything)
+    assert "two" not in str([task.as_dict() for task in tasks])
+    carry_out(tasks)
+    assert key.read_text() == "api-key: two\n" and key.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_is_in_the_way_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PdopsError, match="something else is there"):
+        plan_machine({"folders": [{"path": str(tmp_path / "file"), "user": "root"}], "venvs": [], "keys": []})
+    with pytest.raises(PdopsError, match="no user nobody-here"):
+        plan_machine({"folders": [{"path": str(tmp_path / "x"), "user": "nobody-here"}], "venvs": [], "keys": []})
