@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import ROOT, Machine
+from ..field import ROOT, Machine
 
 PLACE = "/run/pdops-under-test"
 PROGRAM = """\

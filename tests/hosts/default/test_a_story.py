@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""The field's story over ssh; molecule has restored the knob already, once and again. Tests run in this order."""
+
+from __future__ import annotations
+
+import subprocess
+
+from ..field import KNOB, UNITS, Machine, setting
+
+BACKUP = ".pretgt_revert_2025.bak"
+
+
+def test_the_knob_is_back_and_in_effect(gpu1: Machine) -> None:
+    assert gpu1.script() == gpu1.script(BACKUP)
+    assert gpu1.running_knob() == "512"
+    assert gpu1.serves()
+    assert gpu1.sh("stat -c '%a %U' /var/lib/pdops") == "700 root"
+    assert gpu1.sh("stat -c '%a %U' /root/serve_dsv4_decode.sh") == "755 root"
+    assert gpu1.changes()[-1]["state"] == "confirmed"
+    assert gpu1.sh("systemctl list-units --state=active,activating,failed --no-legend 'pdops-guard*'") == ""
+    assert gpu1.sh("ls /tmp /var/tmp /root/.ansible/tmp | grep -ci ansible- || :") == "0"
+
+
+def test_again_changes_and_restarts_nothing(gpu1: Machine) -> None:
+    before = gpu1.pids()
+    ran = gpu1.play("restore_knob.yml")
+    assert ran.rc == 0 and ran.recap["changed"] == 0, ran.text
+    assert gpu1.pids() == before
+
+
+def test_verify(gpu1: Machine) -> None:
+    ran = gpu1.play("verify.yml")
+    assert ran.rc == 0 and ran.recap["changed"] == 0, ran.text
+    assert f"{KNOB}" in ran.words or "knobs in effect" in ran.words
+
+
+def test_an_engine_that_refuses_to_start_is_rolled_back(gpu1: Machine) -> None:
+    before = gpu1.script()
+    with gpu1.faults(refuse_start_with={KNOB: "1024"}):
+        ran = gpu1.play("set_knob.yml", *setting("1024"))
+    assert ran.rc == 2, ran.text
+    assert f"the engine does not start with {KNOB}=1024" in ran.words
+    assert "exit code 3" in ran.words
+    assert gpu1.script() == before and gpu1.running_knob() == "512"
+    assert gpu1.changes()[-1]["state"] == "rolled-back"
+    assert gpu1.serves()
+
+
+def test_decode_alone_as_another_user_who_becomes_root_without_pipelining(gpu1: Machine) -> None:
+    inventory = gpu1.dir / "inventory-become"
+    usual = gpu1.dir / "inventory"
+    subprocess.run(["rm", "-rf", inventory], check=True)
+    subprocess.run(["cp", "-a", usual, inventory], check=True)
+    group = inventory / "group_vars" / "instances.yml"
+    group.write_text(group.read_text() + "ansible_user: ops\nansible_become: true\nansible_pipelining: false\n")
+    before = gpu1.pids()
+    ran = gpu1.play("restart.yml", "-e", "scope=decode", ANSIBLE_INVENTORY=str(inventory))
+    assert ran.rc == 0, ran.text
+    after = gpu1.pids()
+    assert {name for name in UNITS if before[name] != after[name]} == {"decode"}
+    assert gpu1.running_knob() == "512" and gpu1.serves()
+    assert gpu1.sh("ls /home/ops/.ansible/tmp") == ""  # nothing is left of what was carried over
+
+
+def test_the_new_state_is_back_after_a_reboot(gpu1: Machine) -> None:
+    gpu1.reboot()
+    ran = gpu1.play("verify.yml")
+    assert ran.rc == 0, ran.text
+    assert gpu1.running_knob() == "512" and gpu1.serves()
