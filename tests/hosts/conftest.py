@@ -12,9 +12,18 @@ import pytest
 from .field import Machine
 
 
-@pytest.fixture(scope="session")
-def gpu1() -> Machine:
+def _machine(name: str) -> Machine:
     folder = os.environ.get("PDOPS_MOLECULE_DIR")
     if not folder or not (Path(folder) / "addresses").exists():
         pytest.skip("no hosts of a molecule scenario are up: run make molecule")
-    return Machine(Path(folder), "gpu1")
+    return Machine(Path(folder), name)
+
+
+@pytest.fixture(scope="session")
+def gpu1() -> Machine:
+    return _machine("gpu1")
+
+
+@pytest.fixture(scope="session")
+def gpu12() -> Machine:
+    return _machine("gpu12")

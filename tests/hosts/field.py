@@ -23,7 +23,6 @@ KNOB = "SGLANG_SM120_MMA_TARGET_CTAS"
 FAULTS = "/opt/pdops-simulation/faults.json"
 #: The guard waits for a step's time and a slack on top; the usual ones are a minute and more.
 QUICK = ("-e", "change_step_budget_s=8", "-e", "change_lease_slack_s=2", "-e", "pd_load_timeout_s=14")
-UNITS = {name: f"sglang-dsv4-{name}" for name in ("prefill", "decode", "router")}
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,10 @@ class Ran:
 
     @property
     def recap(self) -> dict[str, int]:
-        found = re.search(r"^dsv4 +: (.*)$", self.text, re.MULTILINE)
+        return self.recap_of("dsv4")
+
+    def recap_of(self, deployment: str) -> dict[str, int]:
+        found = re.search(rf"^{deployment} +: (.*)$", self.text, re.MULTILINE)
         assert found, self.text
         return {name: int(number) for name, number in re.findall(r"(\w+)=(\d+)", found[1])}
 
@@ -52,9 +54,10 @@ def setting(value: str) -> tuple[str, ...]:
 class Machine:
     """One host of the scenario, asked over an ssh connection of the tests' own."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, deployment: str = "dsv4") -> None:
         self.dir = folder
         self.name = name
+        self.units = {role: f"sglang-{deployment}-{role}" for role in ("prefill", "decode", "router")}
         addresses = dict(line.split() for line in (folder / "addresses").read_text().splitlines())
         self.address = addresses[name]
         control = os.environ.get("ANSIBLE_SSH_CONTROL_PATH_DIR", "/tmp")
@@ -137,11 +140,11 @@ class Machine:
     # --- the field's deployment
 
     def pids(self) -> dict[str, str]:
-        return {name: self.show(unit, "MainPID") for name, unit in UNITS.items()}
+        return {name: self.show(unit, "MainPID") for name, unit in self.units.items()}
 
     def running_knob(self) -> str | None:
         """What the decode's process really has."""
-        pid = self.show(UNITS["decode"], "MainPID")
+        pid = self.show(self.units["decode"], "MainPID")
         for entry in self.sh(f"tr '\\0' '\\n' < /proc/{pid}/environ").splitlines():
             if entry.startswith(f"{KNOB}="):
                 return entry.partition("=")[2]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import subprocess
 
-from ..field import KNOB, UNITS, Machine, setting
+from ..field import KNOB, Machine, setting
 
 BACKUP = ".pretgt_revert_2025.bak"
 
@@ -58,7 +58,7 @@ def test_decode_alone_as_another_user_who_becomes_root_without_pipelining(gpu1: 
     ran = gpu1.play("restart.yml", "-e", "scope=decode", ANSIBLE_INVENTORY=str(inventory))
     assert ran.rc == 0, ran.text
     after = gpu1.pids()
-    assert {name for name in UNITS if before[name] != after[name]} == {"decode"}
+    assert {name for name in gpu1.units if before[name] != after[name]} == {"decode"}
     assert gpu1.running_knob() == "512" and gpu1.serves()
     assert gpu1.sh("ls /home/ops/.ansible/tmp") == ""  # nothing is left of what was carried over
 
