@@ -20,7 +20,7 @@ STATE = "/var/lib/pdops"
             f"mount -t tmpfs -o size=2m none {STATE}.full && cp -a {STATE}/. {STATE}.full/ && mount --bind {STATE}.full {STATE} "
             f"&& {{ dd if=/dev/zero of={STATE}/filler bs=4k status=none || true; }}",
             f"umount {STATE}; umount {STATE}.full",
-            "No space left on device",
+            "no space is left",
         ),
         (f"mount --bind {STATE} {STATE} && mount -o remount,bind,ro {STATE}", f"umount {STATE}", "ead-only"),
         (f"chown ops {STATE}", f"chown root {STATE}", "ops"),
