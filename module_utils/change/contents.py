@@ -116,8 +116,11 @@ def disable_units(rows: Iterable[Mapping[str, Any]]) -> None:
 
 def units_put_back(rows: Iterable[Mapping[str, Any]]) -> None:
     """After units were put back, systemd reads them."""
-    if any(row.get("kind") == "unit" for row in rows):
+    units = [row for row in rows if row.get("kind") == "unit"]
+    if units:
         unit_files.reload_units()
+        # A unit that failed is kept in memory, though its file is gone.
+        unit_files.forget([str(row["unit"]) for row in units if row["sha256_before"] == ABSENT])
 
 
 def newly_made(record: Mapping[str, Any]) -> set[str]:

@@ -46,7 +46,8 @@ def timings(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
             continue
         if record["state"] == "confirmed":
             kind, seconds = "outage", _between(record, ("stop", "restart", "take out"))
-        elif record["state"] == "rolled-back":
+        elif record["state"] == "rolled-back" and not any(step["step"] == "stopped" for step in record["steps"]):
+            # Of one that had nothing to start again ("stopped" for good) the time tells nothing.
             kind, seconds = "rollback", _between(record, ("files",))
         else:
             continue

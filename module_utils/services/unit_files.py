@@ -69,6 +69,12 @@ def reload_units() -> None:
         raise PdopsError(f"systemctl daemon-reload was refused: {_words(done)}.")
 
 
+def forget(names: Sequence[str]) -> None:
+    """Units whose files are gone: their failures are not shown any more. Those that did not fail have nothing to reset."""
+    for name in names:
+        _run("systemctl", "reset-failed", name)
+
+
 def enable(name: str) -> None:
     done = _run("systemctl", "--no-reload", "enable", name)
     if done.returncode != 0:

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""What a deploy would write, how it is staged, applied and put back; systemctl is a script that notes its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.pdops.sglang.plugins.module_utils.change import contents, rollback, survey, verbs, who
+from ansible_collections.pdops.sglang.plugins.module_utils.change import record as rules
+from ansible_collections.pdops.sglang.plugins.module_utils.change.book import Book, now_utc
+from ansible_collections.pdops.sglang.plugins.module_utils.change.undoing import edit_back, unit_edits_back
+from ansible_collections.pdops.sglang.plugins.module_utils.deployment import Instance
+from ansible_collections.pdops.sglang.plugins.module_utils.managed.comparing import Comparison
+from ansible_collections.pdops.sglang.plugins.module_utils.managed.knob_block import BEGIN, END
+from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.serving.edits import Item, Offer, offer, stage
+from ansible_collections.pdops.sglang.plugins.module_utils.store.atomic import ABSENT
+from ansible_collections.pdops.sglang.plugins.module_utils.store.store import Store
+
+Calls = Callable[[], list[str]]
+SCRIPT = f"#!/bin/bash\n{BEGIN}\nexport SPT_NOENV=1\n{END}\nexec python -m engine\n".encode()
+UNIT = b"[Service]\nExecStart=/bin/bash /x\n"
+
+
+class Machine:
+    """One instance on a machine, and the change that leads it somewhere."""
+
+    def __init__(self, folder: Path) -> None:
+        self.script, self.unit = folder / "srv" / "serve.sh", folder / "system" / "sglang-d.service"
+        for path in (self.script, self.unit):
+            path.parent.mkdir()
+        self.store = Store(str(folder / "state"))
+        self.instance = Instance("d", "decode", "sglang-d", str(self.script), "http://127.0.0.1:1", "m")
+
+    def item(self, knobs: dict[str, str] | None = None, unit: bytes = UNIT, **comparison: Any) -> Item:
+        return Item(
+            self.instance,
+            SCRIPT,
+            {"A": "1"} if knobs is None else knobs,
+            Comparison(**comparison),
+            unit=unit,
+            unit_path=str(self.unit),
+        )
+
+    def offer(self, item: Item | None = None, existed: bool = False) -> Offer:
+        return offer(item or self.item(), self.store, existed)
+
+    def apply(self, found: Offer, change_id: str = "change-1") -> Book:
+        """As the verbs do, without a guard."""
+        assert found.refused is None, found.refused
+        stage({"d": found}, {edit["path"]: edit["sha256_after"] for edit in found.edits}, self.store)
+        book = Book(self.store)
+        files = [contents.file_of(edit) for edit in found.edits]
+        leader = who.this_process("alice")
+        instances = [{**self.instance.as_dict(), "manager": "supervisor"}]
+        book.begin(
+            rules.new_record(change_id, "dsv4", "deploy", "a test", leader, files, instances, 60, now_utc()), None
+        )
+        with self.store.lock("test"):
+            for edit in found.edits:
+                contents.write_content(edit, book.load(change_id), self.store)
+        contents.make_units_known(found.edits)
+        return book
+
+    def deployed(self) -> Book:
+        book = self.apply(self.offer())
+        book.confirm("change-1", "done")
+        return book
+
+    def there(self) -> tuple[bytes | None, bytes | None]:
+        return tuple(path.read_bytes() if path.exists() else None for path in (self.script, self.unit))  # type: ignore[return-value]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_on_a_bare_machine_both_files_are_offered_and_nothing_is_written(machine: Machine, systemd: Calls) -> None:
+    machine.script.parent.rmdir()  # made later, with the other folders
+    found = machine.offer()
+    assert found.refused is None
+    assert [(edit["kind"], edit["sha256_before"], edit["existed"]) for edit in found.edits] == [
+        ("script", ABSENT, False),
+        ("unit", ABSENT, False),
+    ]
+    assert found.edits[0]["expect"] == {"A": "1"} and dict(found.intended) == {"A": "1"}
+    assert machine.there() == (None, None) and not Path(machine.store.state_dir).exists()
+    assert systemd() == ["analyze"]
+
+
+def test_applied_and_applied_again(machine: Machine, systemd: Calls) -> None:
+    machine.deployed()
+    script, unit = machine.there()
+    assert script is not None and b"export A=1" in script and unit == UNIT
+    assert machine.script.stat().st_mode & 0o777 == 0o750 and machine.unit.stat().st_mode & 0o777 == 0o644
+    assert [call for call in systemd() if "able" in call or "reload" in call][-2:] == [
+        "daemon-reload",
+        "--no-reload enable sglang-d.service",
+    ]
+    again = machine.offer(machine.item(confirmed={"A": "1"}, change_id="change-1"), existed=True)
+    assert again.edits == () and again.refused is None
+    assert [row["verb"] for row in machine.store.journal()].count("deploy") == 2
+
+
+def test_a_unit_that_does_not_start_at_boot_is_enabled(machine: Machine, systemd: Calls, tmp_path: Path) -> None:
+    machine.deployed()
+    (tmp_path / "bin" / "enabled" / "sglang-d.service").unlink()
+    found = machine.offer(machine.item(confirmed={"A": "1"}, change_id="change-1"), existed=True)
+    (edit,) = found.edits
+    assert edit["sha256_before"] == edit["sha256_after"] and edit["enabled_before"] is False
+    book = machine.apply(found, "change-2")
+    assert systemd()[-1] == "--no-reload enable sglang-d.service"
+    rollback.restore_files(book, book.load("change-2"))
+    assert not (tmp_path / "bin" / "enabled" / "sglang-d.service").exists()
+
+
+def test_what_was_not_there_is_gone_after_a_rollback_and_kept_as_a_version(machine: Machine, systemd: Calls) -> None:
+    book = machine.apply(machine.offer())
+    record = book.load("change-1")
+    assert [survey.file_now(item) for item in record["files"]] == ["new", "new"]
+    assert contents.newly_made(record) == {"d"} and rollback.to_restart({**record, "touched": ["d"]}) == []
+    said, trouble = rollback.restore_files(book, record)
+    assert trouble == [] and len(said) == 2 and "gone again" in said[0]
+    assert machine.there() == (None, None)
+    assert systemd()[-3:] == ["--no-reload disable sglang-d.service", "daemon-reload", "reset-failed sglang-d.service"]
+    assert [survey.file_now(item) for item in record["files"]] == ["old", "old"]
+    assert rollback.restore_files(book, record) == ([], [])  # a guard that was killed begins again
+    assert machine.store.versions(str(machine.script))[0].label == "deploy"
+
+
+def test_a_script_that_somebody_edited_meanwhile_is_not_removed(machine: Machine, systemd: Calls) -> None:
+    book = machine.apply(machine.offer())
+    machine.script.write_bytes(b"mine\n")
+    _said, trouble = rollback.restore_files(book, book.load("change-1"))
+    assert "somebody edited it" in trouble[0] and machine.script.read_bytes() == b"mine\n"
+
+
+def test_old_scripts_and_units_come_back_together(machine: Machine, systemd: Calls) -> None:
+    machine.deployed()
+    before = machine.there()
+    newer = machine.item({"A": "2"}, UNIT + b"Nice=1\n", confirmed={"A": "1"}, change_id="change-1")
+    book = machine.apply(machine.offer(newer, existed=True), "change-2")
+    assert machine.there() != before
+    record = book.load("change-2")
+    assert contents.newly_made(record) == set()
+    said, trouble = rollback.restore_files(book, record)
+    assert (len(said), trouble, machine.there()) == (2, [], before)
+    assert systemd()[-1] == "daemon-reload"
+
+
+def test_a_confirmed_deploy_can_be_put_back_but_not_the_first(machine: Machine, systemd: Calls) -> None:
+    book = machine.deployed()
+    first = book.load("change-1")
+    path = str(machine.script)
+    refused = [edit_back(machine.store, first, "d", path, True), *unit_edits_back(machine.store, first, "d", True)]
+    assert all(edit is not None and "nothing before it" in edit["refused"] for edit in refused) and len(refused) == 2
+    newer = machine.item({"A": "2"}, UNIT + b"Nice=1\n", confirmed={"A": "1"}, change_id="change-1")
+    machine.apply(machine.offer(newer, existed=True), "change-2")
+    book.confirm("change-2", "done")
+    second = book.load("change-2")
+    edit = edit_back(machine.store, second, "d", path, True)
+    (unit,) = unit_edits_back(machine.store, second, "d", True)
+    assert edit is not None and edit["expect"] == {"A": "1"} and unit["changed_lines"][0]["text"] == "Nice=1"
+    with machine.store.lock("test"):
+        contents.write_content(unit, second, machine.store)
+    assert machine.unit.read_bytes() == UNIT
+    assert unit_edits_back(machine.store, second, "d", True) == []
+
+
+def test_an_edit_by_hand_is_a_conflict_until_somebody_decides(machine: Machine, systemd: Calls) -> None:
+    machine.deployed()
+    machine.script.write_bytes(machine.script.read_bytes().replace(b"A=1", b"A=9"))
+    base = {"confirmed": {"A": "1"}, "change_id": "change-1"}
+    assert "A is '9' on the machine" in str(machine.offer(machine.item(**base)).refused)
+    kept = machine.offer(machine.item(take="host", **base))
+    assert kept.edits == () and dict(kept.write_down) == {"A": "9"} and dict(kept.intended) == {"A": "9"}
+    assert machine.offer(machine.item(take="vars", **base)).edits[0]["expect"] == {"A": "1"}
+
+
+def test_so_is_one_of_the_unit_and_its_lines_are_shown(machine: Machine, systemd: Calls) -> None:
+    machine.deployed()
+    machine.unit.write_bytes(UNIT + b"Nice=5\n")
+    base = {"confirmed": {"A": "1"}, "change_id": "change-1"}
+    refused = machine.offer(machine.item(**base))
+    assert "edited by hand since deploy of alice" in str(refused.refused) and "Nice=5" in str(refused.refused)
+    assert machine.offer(machine.item(take="host", **base)).edits == ()
+    assert machine.offer(machine.item(take="vars", **base)).edits[0]["sha256_after"] == contents.sha256_of(UNIT)
+    machine.unit.write_bytes(b"[Service]\nExecStart=/usr/bin/other\n")
+    fresh = Machine.__new__(Machine)
+    fresh.__dict__.update(machine.__dict__, store=Store(machine.store.state_dir + "-2"))
+    assert "was not written by pdops" in str(fresh.offer(fresh.item(take=None, **base)).refused)
+
+
+def test_a_knob_that_a_change_set_since_is_told_before_it_is_taken_back(machine: Machine, systemd: Calls) -> None:
+    machine.deployed()
+    from_then = machine.script.read_bytes()
+    machine.script.write_bytes(from_then.replace(b"A=1", b"A=2"))
+    machine.store.write_journal(
+        {
+            "verb": "serve_knob",
+            "path": str(machine.script),
+            "knobs": {"A": {"before": "1", "after": "2"}},
+            "change_id": "set-7",
+            "actor": "bob",
+        }
+    )
+    found = machine.offer(machine.item(confirmed={"A": "2"}, change_id="set-7"))
+    assert "set to what it is by change set-7 of bob" in found.edits[0]["warnings"][-1]
+
+
+def test_a_unit_that_systemd_would_complain_of_is_refused(machine: Machine, systemd: Calls) -> None:
+    found = machine.offer(machine.item(unit=UNIT + b"Nonsense=1\n"))
+    assert "systemd-analyze verify has something against the new sglang-d.service" in str(found.refused)
+
+
+def test_nothing_is_staged_that_the_plan_did_not_show(machine: Machine, systemd: Calls) -> None:
+    with pytest.raises(PdopsError, match="not what the plan showed"):
+        stage({"d": machine.offer()}, {str(machine.script): "0" * 64}, machine.store)
+    assert not Path(machine.store.state_dir).exists()
+
+
+def test_a_change_whose_contents_are_not_there_does_not_begin(machine: Machine, systemd: Calls) -> None:
+    params = {
+        "verb": "begin",
+        "state_dir": machine.store.state_dir,
+        "edits": list(machine.offer().edits),
+    }
+    with pytest.raises(PdopsError, match="stored version"):
+        verbs.run(params, check_mode=False)
+
+
+def test_what_was_taken_over_was_not_there_before_either(machine: Machine, systemd: Calls) -> None:
+    former = machine.apply(machine.offer()).load("change-1")
+    newer = machine.offer(
+        machine.item({"A": "2"}, confirmed={"A": "1"}, change_id="change-1", take="vars"), existed=True
+    )
+    leader = who.this_process("bob")
+    files = [contents.file_of(edit) for edit in newer.edits]
+    later = rules.new_record("change-2", "dsv4", "deploy", "s", leader, files, former["instances"], 60, now_utc())
+    merged = rules.inherit(later, former)
+    assert {item["sha256_before"] for item in merged["files"]} == {ABSENT} and contents.newly_made(merged) == {"d"}
+    assert newer.edits[0]["existed"] is True
