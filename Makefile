@@ -25,9 +25,9 @@ lint: ## ansible-lint, yamllint, ruff, mypy, shellcheck
 	@tools/setup lab dev
 	@tools/lint
 
-molecule: ## real systemd hosts over ssh in podman, as root (S=scenario, default: default)
+molecule: ## real systemd hosts over ssh in podman, as root (S=scenario; without it all of them, side by side)
 	@tools/setup lab dev molecule
-	@tools/molecule $(or $(S),default)
+	@tools/molecule$(if $(S), $(S),-all)
 
 test-real: ## the real SGLang pair on CPU behind the real router (2.7 GB of packages)
 	@tools/setup lab dev

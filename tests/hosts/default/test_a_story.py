@@ -47,20 +47,24 @@ def test_an_engine_that_refuses_to_start_is_rolled_back(gpu1: Machine) -> None:
     assert gpu1.serves()
 
 
-def test_decode_alone_as_another_user_who_becomes_root_without_pipelining(gpu1: Machine) -> None:
+def test_a_knob_of_decode_alone_by_another_user_who_becomes_root_without_pipelining(gpu1: Machine) -> None:
     inventory = gpu1.dir / "inventory-become"
     usual = gpu1.dir / "inventory"
     subprocess.run(["rm", "-rf", inventory], check=True)
     subprocess.run(["cp", "-a", usual, inventory], check=True)
     group = inventory / "group_vars" / "instances.yml"
     group.write_text(group.read_text() + "ansible_user: ops\nansible_become: true\nansible_pipelining: false\n")
-    before = gpu1.pids()
-    ran = gpu1.play("restart.yml", "-e", "scope=decode", ANSIBLE_INVENTORY=str(inventory))
+    before, script = gpu1.pids(), gpu1.script()
+    ran = gpu1.play("set_knob.yml", *setting("384"), "-e", "scope=decode", ANSIBLE_INVENTORY=str(inventory))
     assert ran.rc == 0, ran.text
     after = gpu1.pids()
     assert {name for name in gpu1.units if before[name] != after[name]} == {"decode"}
-    assert gpu1.running_knob() == "512" and gpu1.serves()
+    assert gpu1.running_knob() == "384" and gpu1.serves()
+    assert gpu1.sh("stat -c '%a %U' /root/serve_dsv4_decode.sh /var/lib/pdops") == "755 root\n700 root"
     assert gpu1.sh("ls /home/ops/.ansible/tmp") == ""  # nothing is left of what was carried over
+    back = gpu1.play("rollback.yml")
+    assert back.rc == 0, back.text
+    assert gpu1.script() == script and gpu1.running_knob() == "512"
 
 
 def test_the_new_state_is_back_after_a_reboot(gpu1: Machine) -> None:

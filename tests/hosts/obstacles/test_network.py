@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ..field import Machine, setting
+from ..field import QUICK, Machine, setting
 
 CUT_S = 30
 
@@ -60,3 +60,22 @@ def test_ssh_is_cut_while_the_model_loads(gpu1: Machine, sockets: Path, kept: bo
     assert change["state"] == "confirmed" and gpu1.running_knob() == value and gpu1.serves()
     counted = Counter((step["step"], step["instance"]) for step in change["steps"])
     assert max(counted.values()) == 1, counted
+
+
+def test_a_machine_that_falls_silent_for_good(gpu1: Machine, sockets: Path) -> None:
+    """The controller comes to an end and says what it knows; meanwhile the machine's guard has put the old state back."""
+    before = gpu1.script()
+    with gpu1.faults(slow_load=25):
+        known = gpu1.changes()[-1]["id"]
+        command = ("ansible-playbook", "set_knob.yml", *setting("256"), *QUICK, "-e", "pd_load_timeout_s=30")
+        process = gpu1.start(*command, ANSIBLE_SSH_CONTROL_PATH_DIR=str(sockets))
+        gpu1.wait(
+            "the start of decode",
+            lambda: gpu1.changes()[-1]["id"] != known and gpu1.last_step() == ("start", "dsv4-decode"),
+        )
+        cut(gpu1, 130)
+        text, _ = process.communicate(timeout=300)
+    assert process.returncode == 2, text
+    assert "unreachable" in text and "its guard puts the old state back by itself" in " ".join(text.split()), text
+    gpu1.wait("the guard's rollback", lambda: gpu1.changes()[-1]["state"] == "rolled-back", timeout_s=150)
+    assert gpu1.script() == before and gpu1.serves()
