@@ -94,7 +94,7 @@ def _key(path: str, user: str, source: Optional[str]) -> Optional[Task]:
     present = read_regular(path, _MOST_KEY_BYTES)
     found = os.stat(path)
     if source is not None and read_regular(source, _MOST_KEY_BYTES) != present:
-        return Task("key", path, f"replace {path} (keys; other content)", details)
+        return Task("key", path, f"replace {path} (keys, which engines read at their start: see restart.yml)", details)
     if stat.S_IMODE(found.st_mode) != 0o600 or found.st_uid != uid:
         return Task("key", path, f"make {path} (keys) private to {user}, mode 0600", details)
     return None

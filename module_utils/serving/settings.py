@@ -127,6 +127,10 @@ def serving_of(instance: Instance, variables: Mapping[str, Any], wheels: Optiona
     user = _text(who, variables, "pd_user") or "root"
     if not _USER.match(user):
         raise PdopsError(f"{who}: pd_user is {user!r}; it must be the name of a user on the machine.")
+    if user != "root" and f"{os.path.normpath(instance.serve_script)}/".startswith("/root/"):
+        raise PdopsError(
+            f"{who}: pd_user is {user}, who cannot read below /root, and pd_serve_script is there; move it."
+        )
     numa, cpus = (_numbers(who, variables, name) for name in ("pd_unit_numa", "pd_unit_cpus"))
     _check_pinning(who, variables, numa, cpus, systemd)
     mine = variables.get("pd_knobs") or {}

@@ -18,6 +18,7 @@ from typing import Any
 
 from ..pdops_error import PdopsError
 from ..store.atomic import write_private
+from ..store.lock import locked
 
 #: Written last: without it an environment is a half one.
 MARK = "pdops.json"
@@ -52,10 +53,17 @@ def lacking(wheels: Mapping[str, Any], folder: str) -> list[str]:
 
 
 def make(wanted: Mapping[str, Any]) -> None:
-    """Make the environment; a half one of an earlier run is made anew.
+    """Make the environment; a half one of an earlier run is made anew. Two at once, of two deployments, wait for each other.
 
     :raises PdopsError: a wheel is missing or damaged, or venv or pip failed; the sentence has pip's last words
     """
+    path = str(wanted["path"])
+    with locked(os.path.join(os.path.dirname(path), ".pdops-venv.lock"), f"make {path}", _INSTALL_S):
+        if missing(wanted):
+            _make(wanted)
+
+
+def _make(wanted: Mapping[str, Any]) -> None:
     path, wheels, source = str(wanted["path"]), wanted["wheels"], str(wanted["source"])
     absent = lacking(wheels, source)
     if absent:

@@ -75,6 +75,7 @@ def test_wheels_name_the_virtual_environment_and_the_cache() -> None:
         ({"pd_serve_root": "/"}, "a folder of its own"),
         ({"pd_cache_version": "a/b"}, "name of a folder"),
         ({"pd_user": "ro ot"}, "name of a user"),
+        ({"pd_user": "sglang"}, "cannot read below /root"),
         ({"pd_longest_generation_s": "long"}, "must be seconds"),
         ({"pd_key_files": [{"src": "/no/such", "dest": "/etc/k"}]}, "no such file on the controller"),
         ({"pd_key_files": [{"src": "k"}]}, "src and dest"),

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""deploy.yml where supervisord runs the programs: scripts, folders and keys from nothing, back to nothing, and an edit by hand.
+
+Units, virtual environments and reboots are proved on real hosts (molecule scenario deploy).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.runner import rpc
+
+from .conftest import KNOB, QUICK, Lab, Ran
+
+pytestmark = pytest.mark.lab
+
+EXTRA = """\
+all:
+  vars: {pd_intended_dir: FOLDER/intended}
+  children:
+    instances:
+      vars:
+        pd_python: "{{ lab.python }}"
+        pd_serve_root: FOLDER/root
+    prefill:
+      vars:
+        pd_engine_module: lab.engine
+        pd_model_path: /models/DeepSeek-V4-Flash
+        pd_pair_arguments: &arguments
+          {disaggregation-transfer-backend: nixl, tp-size: 4, trust-remote-code: true, served-model-name: "{{ lab.model }}"}
+        pd_pair_knobs: &knobs {SGLANG_EXPOSE_OWN_ENV_VARS: 1, UCX_TLS: "rc_x,cuda_copy"}
+        pd_gpus: [0, 1, 2, 3]
+        pd_key_files: [{src: FOLDER/keys, dest: FOLDER/etc/keys.yaml}]
+    decode:
+      vars:
+        pd_engine_module: lab.engine
+        pd_model_path: /models/DeepSeek-V4-Flash
+        pd_pair_arguments: *arguments
+        pd_pair_knobs: *knobs
+        pd_gpus: [4, 5, 6, 7]
+        pd_knobs: {KNOB: 512}
+    router:
+      vars:
+        pd_arguments: {worker-startup-check-interval: 1, log-level: warn, cb-timeout-duration-secs: 5}
+"""
+KEY = "api-key: sk-of-nobody-1234567890\n"
+
+
+class Site:
+    """A lab with what an operator adds to its inventory, and the ways to its state."""
+
+    def __init__(self, lab: Lab, folder: Path) -> None:
+        self.lab, self.folder = lab, folder
+        (folder / "keys").write_text(KEY)
+        (folder / "extra.yml").write_text(EXTRA.replace("FOLDER", str(folder)).replace("KNOB", KNOB))
+
+    def deploy(self, *arguments: str) -> Ran:
+        inventories = ("-i", "inventory/lab", "-i", str(self.folder / "extra.yml"))
+        return self.lab.play("deploy.yml", *inventories, *QUICK, *arguments)
+
+    def bare(self) -> None:
+        """Nothing runs, and neither scripts nor a store are there."""
+        server: Any = rpc(self.lab.told).supervisor
+        for unit in ("router", "decode", "prefill"):
+            with contextlib.suppress(Exception):  # some do not run
+                server.stopProcess(f"sglang-dsv4-{unit}")
+        for name in ("serve", "state"):
+            shutil.rmtree(self.lab.dir / name, ignore_errors=True)
+
+    @property
+    def scripts(self) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in (self.lab.dir / "serve").glob("*.sh")}
+
+    def states(self) -> set[str]:
+        server: Any = rpc(self.lab.told).supervisor
+        return {str(item["statename"]) for item in server.getAllProcessInfo() if item["name"].startswith("sglang")}
+
+
+def test_from_nothing_to_serving_and_back(story: Lab, tmp_path: Path) -> None:
+    site = Site(story, tmp_path)
+
+    adopted = site.deploy("--check")
+    assert adopted.rc == 2 and "no confirmed change is on record" in adopted.words  # nobody's script is overwritten
+
+    site.bare()
+    checked = site.deploy("--check", "--diff")
+    assert checked.rc == 0, checked.text
+    assert checked.recap["changed"] > 0 and f"make folder {tmp_path}/root" in checked.text
+    assert f"+export {KNOB}=512" in checked.text and "which is not there yet" in checked.text
+    assert not site.scripts and not (tmp_path / "root").exists() and not (story.dir / "state").exists()
+
+    clash = site.deploy("-e", '{"pd_gpus": [4, 5, 6, 7]}')
+    assert clash.rc == 2 and "both have GPU 4, 5, 6, 7 in pd_gpus" in clash.words and not (tmp_path / "root").exists()
+
+    failed = site.deploy("-e", "pd_engine_module=lab.nosuch")
+    assert failed.rc == 2, failed.text
+    assert "do not run, as before" in failed.words and "No module named lab.nosuch" in failed.text
+    assert not site.scripts and site.states() <= {"STOPPED", "EXITED", "FATAL"}
+    assert [change["state"] for change in story.changes()] == ["rolled-back"]
+
+    ran = site.deploy()
+    assert ran.rc == 0, ran.text
+    assert story.serves() and story.running_knob() == "512"
+    assert json.loads((tmp_path / "intended" / "lab-decode.json").read_text())["knobs"] == {KNOB: "512"}
+    key = tmp_path / "etc" / "keys.yaml"
+    assert key.read_text() == KEY and key.stat().st_mode & 0o777 == 0o600
+    assert "sk-of-nobody" not in ran.text + checked.text
+
+    pids = story.pids()
+    again = site.deploy()
+    assert again.rc == 0 and again.recap["changed"] == 0 and story.pids() == pids
+
+    scripts = site.scripts
+    by_hand = story.script.read_text().replace("UCX_TLS=rc_x,cuda_copy", "UCX_TLS=tcp")
+    story.script.write_text(by_hand)
+    drifted = site.deploy()
+    assert drifted.rc == 2 and "UCX_TLS is 'tcp' on the machine" in drifted.words and "take=host" in drifted.words
+    assert story.script.read_text() == by_hand and story.pids() == pids
+
+    # Overwritten on demand; as the new state does not start, all are back as they were, and serve.
+    undone = site.deploy("-e", "take=vars", "-e", "pd_engine_module=lab.nosuch")
+    assert undone.rc == 2 and "serve again" in undone.words, undone.text
+    assert site.scripts == {**scripts, story.script.name: by_hand.encode()} and story.serves()
