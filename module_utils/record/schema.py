@@ -148,16 +148,16 @@ def wrong_with(entry: Any) -> str:
         return f"its kind {kind!r} is unknown" if "kind" in entry else "it has no kind"
     for name in (*_ALWAYS, *KINDS[kind][0]):
         if name not in entry:
-            return f"a {kind} needs {name}"
+            return f"kind={kind} needs {name}"
     taken = _TAKEN[kind]
     for name, value in entry.items():
         if name not in taken:
-            return f"a {kind} has no {str(name)[:60]!r}"
+            return f"kind={kind} has no {str(name)[:60]!r}"
         words, holds = _FIELDS[name]
         if not holds(value):
             return f"{name} must be {words}"
     if kind == "correct" and not entry["refs"]:
-        return "a correct needs refs: the entries that are wrong"
+        return "kind=correct needs refs: the entries that are wrong"
     low, high = entry.get("low_pct"), entry.get("high_pct")
     if (low is None) != (high is None) or (low is not None and high is not None and low > high):
         return "low_pct and high_pct are the two ends of one interval"

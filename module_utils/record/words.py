@@ -69,7 +69,7 @@ def entry_of(typed: Mapping[str, Any], folded: Folded) -> dict[str, Any]:
     _complete(entry, given, known)
     for name in KINDS[kind][0]:
         if name not in entry and not (kind == "correct" and name == "refs"):
-            raise PdopsError(f"a {kind} needs {_word_of(name)}=; type for instance: {example(kind)}")
+            raise PdopsError(f"kind={kind} needs {_word_of(name)}=; type for instance: {example(kind)}")
     entry["refs"] = _refs(kind, given, known, entry, folded)
     return entry
 
@@ -98,7 +98,7 @@ def _fill(entry: dict[str, Any], kind: str, word: str, value: Any, taken: Iterab
     if word not in WORDS or field not in taken:
         close = difflib.get_close_matches(word, [name for name in WORDS if name != word], n=1, cutoff=0.75)
         hint = f"; did you mean {close[0]}=?" if close else f"; type for instance: {example(kind)}"
-        raise PdopsError(f"a {kind} takes no {word}={hint}")
+        raise PdopsError(f"kind={kind} takes no {word}={hint}")
     if word in _NUMBERS:
         entry[field] = _number(word, value)
     elif word == "interval":
@@ -159,7 +159,9 @@ def _refs(
     names = asked.split(",") if isinstance(asked, str) else [str(item) for item in asked]
     refs = [find(folded.entries, name).id for name in names if name.strip()]
     if kind == "correct" and not refs:
-        raise PdopsError(f"a correct needs entry=ID, the entry that is wrong; type for instance: {example('correct')}")
+        raise PdopsError(
+            f"kind=correct needs entry=ID, the entry that is wrong; type for instance: {example('correct')}"
+        )
     if kind == "correct" or known is None:
         return refs
     wanted = {

@@ -181,7 +181,9 @@ def test_the_journal_tells_who_moved_a_knob_as_long_as_it_still_has_that_value()
     ]
     assert who_moved(journal, PATH, {"A": "2"}) == {"A": Moved("c2", "erika", "t2", "serve_knob")}
     assert who_moved(journal, PATH, {"A": "1"}) == {}
-    assert who_moved([*journal, row("t5", None, "2", None)], PATH, {}) == {"A": Moved(None, "erika", "t5", "serve_knob")}
+    assert who_moved([*journal, row("t5", None, "2", None)], PATH, {}) == {
+        "A": Moved(None, "erika", "t5", "serve_knob")
+    }
     assert who_moved([{"path": PATH, "knobs": ["A"]}], PATH, {}) == {}
 
 

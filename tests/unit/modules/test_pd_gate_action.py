@@ -119,9 +119,7 @@ def test_the_deadline_is_ours(run):
     assert ran.result["failed"] is True
     assert ran.result["outcome"] == "failed"
     assert "gate health not passed after 0." in ran.result["msg"]
-    assert (
-        "of at most 0.7 s: last seen: port open, /health 503 (Starting)" in ran.result["msg"]
-    )
+    assert "of at most 0.7 s: last seen: port open, /health 503 (Starting)" in ran.result["msg"]
     assert "resume" not in ran.result
 
 

@@ -56,7 +56,7 @@ def test_what_was_edited_is_found_and_counts_no_more(checkout):
         (b"[]", "it is no mapping"),
         (b"[" * 5000 + b"]" * 5000, "it is no JSON (it is nested too deeply)"),
         (b'{"kind": "adopt"}', "its kind 'adopt' is unknown"),
-        (b'{"kind": "note"}', "a note needs v"),
+        (b'{"kind": "note"}', "kind=note needs v"),
         (b"<<<<<<< HEAD\n", "it is no JSON"),
     ],
 )
@@ -112,10 +112,10 @@ def test_a_fifo_a_folder_and_a_file_without_permission_hold_nobody_up(checkout):
 def test_what_is_not_whole_is_refused_before_anything_is_written(checkout):
     for words_given, words in (
         ({"kind": "adopt"}, "its kind 'adopt' is unknown"),
-        ({"kind": "measure", "knob": KNOB, "value": "512", "load": "C64"}, "a measure needs effect_pct"),
-        ({"kind": "note", "said": "x", "effect_pct": 1}, "a note has no 'effect_pct'"),
+        ({"kind": "measure", "knob": KNOB, "value": "512", "load": "C64"}, "kind=measure needs effect_pct"),
+        ({"kind": "note", "said": "x", "effect_pct": 1}, "kind=note has no 'effect_pct'"),
         ({"kind": "note", "said": "x", "refs": ["0" * 16]}, "it refers to 0000000000000000, and"),
-        ({"kind": "correct", "said": "x", "refs": []}, "a correct needs refs"),
+        ({"kind": "correct", "said": "x", "refs": []}, "kind=correct needs refs"),
         ({"kind": "exonerate", "knob": "a b", "cause": "x"}, "knob must be the name of a knob"),
         ({"kind": "note", "said": "x", "deployment": "../up"}, "cannot name a folder"),
         ({"kind": "exonerate", "knob": "HF_TOKEN", "cause": "x"}, "HF_TOKEN looks like a secret"),
@@ -232,5 +232,5 @@ def test_every_field_of_every_kind_is_checked(kind):
         for odd in (True, -1.5, [], [1], {}, {"a": 1}, "x" * 9999, float("nan")):
             if wrong_with({**entry, name: odd}) == "":
                 assert (name, odd) in [("effect_pct", -1.5), ("refs", []), ("suspicion", True)], (name, odd)
-    assert wrong_with({**entry, "more": 1}) == f"a {kind} has no 'more'"
+    assert wrong_with({**entry, "more": 1}) == f"kind={kind} has no 'more'"
     assert json.loads(json.dumps(entry)) == entry

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""What a verb leaves in the record; and the record against what a machine's journal and scripts have."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.pdops.sglang.plugins.module_utils.record import doings, joining, planned
+from ansible_collections.pdops.sglang.plugins.module_utils.record.fold import Folded
+from ansible_collections.pdops.sglang.plugins.module_utils.record.reasons import Reason
+
+from .conftest import KNOB
+
+INSTANCE = "dsv4-decode"
+
+
+def edit(before=None, after="512", **more):
+    return {"instance": INSTANCE, "knob": KNOB, "before": before, "after": after, "line_after": None, **more}
+
+
+def made(checkout, verb, outcome="confirmed", reason=None, **more):
+    """The entries of a run, kept, and what each says without what is common to all."""
+    done = {"verb": verb, "outcome": outcome, "change_id": f"c-{verb}", "said": f"{verb} it\nlog: more", **more}
+    kept = [checkout.add(**entry) for entry in doings.entries_of(done, reason, checkout.folded)]
+    assert all(item.data["verb"] == verb and item.data["change_id"] == f"c-{verb}" for item in kept)
+    return kept
+
+
+def test_each_verb_leaves_its_kind_and_refers_to_what_it_takes_back(checkout):
+    (apply,) = made(checkout, "set", edits=[edit()], fingerprint={"engine": "x"})
+    assert apply.kind == "apply" and apply.data["fingerprint"] == {"engine": "x"} and apply.data["said"] == "set it"
+    measure = checkout.measure()
+    (revert,) = made(checkout, "revert", edits=[edit("512", None)], reason=Reason("suspicion", True, "2026-12-13"))
+    assert (
+        revert.refs == [apply.id, measure.id] and revert.data["suspicion"] and revert.data["review_by"] == "2026-12-13"
+    )
+    assert revert.data["forgoing"] == [{"load": "C64", "effect_pct": 12.8}]
+    (restore,) = made(checkout, "restore", edits=[edit()], reason=Reason("it was the proxy", False, ""))
+    assert restore.refs == [revert.id] and restore.data["said"] == "restore it; it was the proxy"
+    (rollback,) = made(checkout, "rollback", edits=[{"instance": INSTANCE, "knob": "", "expect": {KNOB: None}}])
+    assert (rollback.data["outcome"], rollback.data["before"], rollback.data["after"]) == ("undone", "512", None)
+    (restart,) = made(checkout, "restart", expect={})
+    assert restart.kind == "observe" and "knob" not in restart.data
+    assert checkout.folded.contradictions == [] and checkout.knob.deployed == {INSTANCE: None}
+
+
+def test_a_revert_without_measurements_forgoes_nothing_that_anybody_knows(checkout):
+    (entry,) = doings.entries_of({"verb": "revert", "outcome": "confirmed", "edits": [edit("1", None)]}, None, Folded())
+    assert entry["forgoing"] == [] and entry["reason"] == "none was given" and not entry["suspicion"]
+
+
+def test_a_change_that_was_rolled_back_says_what_was_tried_and_why_not(checkout):
+    checkout.set()
+    (entry,) = made(
+        checkout, "set", "rolled-back", edits=[edit("512", "768")], said="lab-decode, gate port: failed\nlog: x"
+    )
+    assert entry.data["outcome"] == "rolled-back" and entry.data["reason"] == "lab-decode, gate port: failed"
+    (entry,) = made(checkout, "restart", "failed")
+    assert entry.data["outcome"] == "rollback-failed" and "said" not in entry.data
+    assert made(checkout, "set", "refused", edits=[edit()]) == []
+    assert checkout.knob.deployed == {INSTANCE: "512"} and checkout.folded.contradictions == []
+
+
+def test_what_an_interrupted_run_changed_is_known_from_the_machine(checkout):
+    changes = [{"files": [{"instance": INSTANCE, "knobs": {KNOB: [None, "512"], "HF_TOKEN": ["a", "b"]}}]}, {}]
+    (entry,) = made(checkout, "recover", changes=changes)
+    assert (entry.kind, entry.data["after"]) == ("apply", "512")
+    # The plan's own edit is not told twice.
+    assert len(made(checkout, "restore", edits=[edit("512", "512")], changes=changes)) == 1
+
+
+def test_a_value_that_only_a_restart_brought_into_effect_contradicts_nothing(checkout):
+    checkout.set()
+    checkout.revert()
+    (entry,) = made(checkout, "restore", expect={INSTANCE: {KNOB: "512"}})
+    assert (entry.data["before"], entry.data["after"]) == (None, "512")
+    assert checkout.folded.contradictions == [] and checkout.knob.debt is None
+
+
+def test_a_value_that_only_a_run_tells_is_kept_as_its_line(checkout):
+    (entry,) = made(checkout, "restore", edits=[edit(after=None, line_after=f"export {KNOB}=$(nproc)")])
+    assert entry.data["after"] == f"export {KNOB}=$(nproc)"
+    assert joining.against_scripts(checkout.folded, {INSTANCE: {}}) == []
+
+
+def change(identity="c-set", after="512", **more):
+    files = [{"instance": INSTANCE, "knobs": {KNOB: [None, after]}}]
+    return {
+        "id": identity,
+        "verb": "set",
+        "state": "confirmed",
+        "who": "bob on ops2",
+        "ended": "2099-01-01T00:00:00Z",
+        "files": files,
+        **more,
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (change(), ""),
+        (change(after="768"), f"({KNOB}: unset -> =768 on {INSTANCE}), and the record says that it became =512"),
+        (change("c-other"), "change c-other by bob on ops2"),
+        (change("c-other"), "and the record has no entry of it: was it deleted, or is it in another checkout?"),
+        (change("c-other", ended="2000-01-01T00:00:00Z"), ""),
+        (change("c-other", state="rolled-back"), ""),
+        (change("c-other", verb="restart"), ""),
+    ],
+)
+def test_what_the_journal_has_and_the_record_does_not_is_named(checkout, given, words):
+    made(checkout, "set", edits=[edit()])
+    told = joining.against_journal(checkout.folded, [given])
+    assert (words in told[0]) if words else told == []
+
+
+def test_a_script_that_was_edited_by_hand_is_named_in_every_plan(checkout):
+    kept = checkout.set()
+    infos = [{"instances": {INSTANCE: {"intended": {KNOB: "768"}}, "dsv4-prefill": {"error": "unreadable"}}}]
+    (line,) = planned.lines_of(checkout.folded, [], "verify", [], infos, None, "2026-11-29")
+    assert line.startswith(
+        f"record: the script of {INSTANCE} has {KNOB}=768, and the record =512 since {kept.at[:10]} (apply {kept.id})"
+    )
+    assert planned.lines_of(checkout.folded, ["x"], "verify", [], [], None, "2026-11-29") == [
+        "record: 1 of its files cannot be trusted; see record.yml -e show=check"
+    ]
+
+
+def test_a_plan_of_a_revert_says_what_it_costs_and_that_the_knob_was_cleared(checkout):
+    checkout.set()
+    checkout.measure()
+    reason = Reason("suspicion", True, "2026-12-13")
+    lines = planned.lines_of(checkout.folded, [], "revert", [edit("512", None)], [], reason, "2026-11-29")
+    assert lines == ["costs: forgoing +12.8 % at C64; review by 2026-12-13"]
+    checkout.add("exonerate", knob=KNOB, cause="proxy")
+    checkout.add("suspect", knob=KNOB, said="again")
+    checkout.add("exonerate", knob=KNOB, cause="proxy")
+    assert planned.lines_of(Folded(), [], "revert", [edit("512", None)], [], None, "2026-11-29") == [
+        "costs: what it costs was never measured"
+    ]

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""The fingerprint: packages against their RECORD, checkouts, models, GPUs; read from the files themselves."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from ansible_collections.pdops.sglang.plugins.module_utils.record import fingerprints, identity, packages
+from ansible_collections.pdops.sglang.plugins.module_utils.record.data import merged_fingerprint
+
+FILES = {"sglang/__init__.py": b"x = 1\n", "sglang/srt/a.py": b"y = 2\n", "../../bin/sglang": b"#!python\n"}
+
+
+def install(site, name="sglang", version="0.5.23", files=None, direct=None):
+    info = site / f"{name}-{version}.dist-info"
+    info.mkdir(parents=True)
+    rows = []
+    for path, content in (FILES if files is None else files).items():
+        target = site / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        rows.append(f"{path},sha256={digest},{len(content)}")
+    (info / "RECORD").write_text("\n".join([*rows, "sglang/__pycache__/a.pyc,,", f"{info.name}/RECORD,,"]) + "\n")
+    if direct:
+        (info / "direct_url.json").write_text(json.dumps(direct))
+    return info
+
+
+@pytest.fixture
+def site(tmp_path):
+    return tmp_path / "venv" / "lib" / "python3.12" / "site-packages"
+
+
+def told(site, name="sglang", budget_s=10.0):
+    (package,) = packages.find([str(site)], [name])
+    return packages.identity(package, time.monotonic() + budget_s)
+
+
+def test_a_package_whose_files_are_those_that_were_installed_and_one_that_was_patched(site):
+    install(site)
+    assert told(site) == "0.5.23, files as installed"
+    (site / "sglang/srt/a.py").write_bytes(b"y = 3\n")
+    patched = told(site)
+    assert patched.startswith("0.5.23, 1 file differs (sglang/srt/a.py; ")
+    (site / "sglang/srt/a.py").write_bytes(b"y = 4\n")
+    assert told(site) != patched
+    (site / "sglang/__init__.py").unlink()
+    assert told(site).startswith("0.5.23, 2 files differ (sglang/__init__.py, sglang/srt/a.py; ")
+    assert told(site, budget_s=-1) == "0.5.23, files not observable in time"
+
+
+def test_names_are_compared_as_pypi_does_and_absent_packages_are_left_out(site):
+    install(site, "sgl_kernel", "0.3.1", {})
+    found = packages.find([str(site), "/nonexistent"], ["sglang", "SGL.kernel"])
+    assert [(package.name, package.version) for package in found] == [("sgl-kernel", "0.3.1")]
+
+
+def test_an_editable_install_is_told_by_its_commit_and_by_its_code(site, tmp_path):
+    source = tmp_path / "src"
+    (source / "sglang").mkdir(parents=True)
+    (source / "sglang/a.py").write_text("x = 1\n")
+    run = {"cwd": source, "check": True, "capture_output": True}
+    subprocess.run(["git", "init", "-q"], **run)
+    subprocess.run(["git", "add", "."], **run)
+    subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@example.net", "commit", "-qm", "x"], **run)
+    head = subprocess.run(["git", "rev-parse", "HEAD"], **run, text=True).stdout[:12]
+    install(site, files={}, direct={"url": f"file://{source}", "dir_info": {"editable": True}})
+    first = told(site)
+    assert first.startswith(f"0.5.23, editable at commit {head}, code ")
+    (source / "sglang/a.py").write_text("x = 2\n")
+    assert told(site) != first and told(site).startswith(f"0.5.23, editable at commit {head}, code ")
+    subprocess.run(["git", "pack-refs", "--all"], **run)
+    subprocess.run(["git", "checkout", "-q", "--detach"], **run)
+    assert packages.commit_of(str(source / "sglang")) == head
+    assert packages.commit_of("/") is None
+
+
+def test_a_package_from_version_control_is_told_by_its_commit(site):
+    install(
+        site, direct={"url": "https://example.net/x.git", "vcs_info": {"vcs": "git", "commit_id": "0123456789abcdef"}}
+    )
+    assert told(site) == "0.5.23, commit 0123456789ab, files as installed"
+    (site / "sglang-0.5.23.dist-info" / "direct_url.json").write_text("[" * 9000)
+    assert told(site) == "0.5.23, files as installed"
+
+
+def test_the_environment_of_a_process_is_found_by_its_command_line_and_by_what_it_has_mapped(tmp_path):
+    assert packages.site_folders(os.getpid(), sys.executable) == [
+        os.path.realpath(packages.site_folders(os.getpid(), sys.executable)[0])
+    ]
+    venv = tmp_path / "venv"
+    (venv / "lib/python3.12/site-packages").mkdir(parents=True)
+    (venv / "pyvenv.cfg").write_text("")
+    assert packages.site_folders(0, str(venv / "bin/python")) == [
+        os.path.realpath(venv / "lib/python3.12/site-packages")
+    ]
+    assert packages.site_folders(0, "sglang::scheduler") == []
+
+
+def test_gpus_and_driver_as_the_kernel_tells_them(tmp_path):
+    for at in range(8):
+        folder = tmp_path / "nvidia" / "gpus" / f"0000:0{at}:00.0"
+        folder.mkdir(parents=True)
+        (folder / "information").write_text("Model: \t\t NVIDIA B200\nIRQ: 16\nGPU UUID: \t GPU-1\n")
+    (tmp_path / "nvidia/version").write_text(
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.82.07  Release Build\nGCC version:  gcc version 13.3.0\n"
+    )
+    assert identity._gpus(str(tmp_path / "nvidia")) == {"gpu": "8 x NVIDIA B200", "driver": "580.82.07"}
+    assert identity._gpus("/nonexistent")["gpu"] == "no NVIDIA driver"
+    (tmp_path / "empty").mkdir()
+    assert identity._gpus(str(tmp_path / "empty")) == {"gpu": "not observable", "driver": "not observable"}
+
+
+def test_a_model_is_its_files_and_not_only_its_name(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model-1.safetensors").write_bytes(b"x" * 10)
+    first = identity._model(str(tmp_path), {"revision": "abc"})
+    assert first.startswith(f"{tmp_path}, revision abc, files ")
+    (tmp_path / "model-1.safetensors").write_bytes(b"x" * 11)
+    assert identity._model(str(tmp_path), {"revision": "abc"}) != first
+    assert identity._model("org/name", {}) == "org/name" and identity._model("", {}) == "not observable"
+
+
+def test_what_cannot_be_seen_is_never_a_difference():
+    one, other = {"engine": "a", "gpu": "not observable", "only": "x"}, {"engine": "a", "gpu": "8 x B200"}
+    assert fingerprints.same(one, other) and fingerprints.difference(one, other) == ""
+    assert fingerprints.same(None, other) and fingerprints.same({}, other)
+    long = " ".join(f"--option-{at} {at}" for at in range(40))
+    told = fingerprints.difference({"arguments": long}, {"arguments": long.replace("--option-30 30", "--option-30 31")})
+    assert told.startswith("arguments: …30 --option-31") and "-> …31 --option-31" in told and len(told) < 300
+
+
+def test_machines_are_merged_and_where_they_differ_it_is_said():
+    machines = [
+        {"change_machine": "a", "fingerprint": {"driver": "580", "gpu": "8 x B200"}},
+        {"change_machine": "b", "fingerprint": {"driver": "590", "gpu": "8 x B200"}},
+    ]
+    assert merged_fingerprint(machines) == {"driver": "a: 580; b: 590", "gpu": "8 x B200"}
+    assert fingerprints.is_simulation({"decode engine": "0.5.23-simulation"}) and not fingerprints.is_simulation(
+        {"a": "0.5.23"}
+    )
