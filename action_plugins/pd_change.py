@@ -46,7 +46,7 @@ class ActionModule(ActionBase):
 
     def _ask(self, args: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
         """Call the module; a dropped connection is waited out, since every verb may come twice, also at once."""
-        deadline = time.monotonic() + _RECONNECT_FOR_S
+        deadline = time.monotonic() + float((task_vars or {}).get("pd_reconnect_s", _RECONNECT_FOR_S))
         while True:
             try:
                 return self._execute_module(module_args=args, task_vars=task_vars)

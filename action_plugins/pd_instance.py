@@ -53,8 +53,9 @@ class ActionModule(ActionBase):
 
         A start of what runs and a stop of what is stopped do nothing, so both may come twice; a restart may not.
         """
+        wait_s = float((task_vars or {}).get("pd_reconnect_s", RECONNECT_FOR_S))
         twice = arguments.get("state") in ("started", "stopped", "status")
-        deadline = time.monotonic() + (RECONNECT_FOR_S if twice else 0)
+        deadline = time.monotonic() + (wait_s if twice else 0)
         while True:
             try:
                 return self._execute_module(module_args=arguments, task_vars=task_vars)

@@ -70,6 +70,7 @@ _READ = (
     "pd_api_key_file",
     "pd_load_timeout_s",
     "pd_drain_s",
+    "pd_state_dir",
     "ansible_host",
     "ansible_port",
     "ansible_connection",
@@ -85,7 +86,11 @@ def instances(
         found = []
         for name in groups.get(f"{deployment}_instances", []):
             variables = hostvars[name]
-            found.append(instance_from_variables(name, {key: variables[key] for key in _READ if key in variables}))
+            given = {key: variables[key] for key in _READ if key in variables}
+            if "pd_state_dir" not in given and deployment in hostvars:
+                # It may be said of the deployment as a whole.
+                given["pd_state_dir"] = hostvars[deployment].get("pd_state_dir")
+            found.append(instance_from_variables(name, given))
         return [instance.as_dict() for instance in check_deployment(deployment, found)]
     except PdopsError as error:
         if errors == "return":

@@ -34,7 +34,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - By the machine's name, a dictionary with V(host) (the inventory host to delegate to), V(names) and V(instances).
+    - By the machine's name, a dictionary with V(host) (the inventory host to delegate to), V(names), V(instances) and
+      V(state_dir).
   type: dict
 """
 
@@ -51,6 +52,7 @@ def machines(instances: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
             "host": grouped[machine][0]["name"],
             "names": [item["name"] for item in grouped[machine]],
             "instances": grouped[machine],
+            "state_dir": grouped[machine][0]["state_dir"],
         }
         for machine in sorted(grouped)
     }

@@ -56,6 +56,30 @@ options:
     description: The controller process that leads the change; its action plugin fills this in.
     type: dict
     default: {}
+  elsewhere:
+    description:
+      - The deployment's instances on other machines; for V(begin). Its guard asks them on its way back, where their O(ignore:url) is
+        no loopback address.
+    type: list
+    elements: dict
+    default: []
+  scope:
+    description: What the plan restarts; of V(rolling) only what was touched goes back. For V(begin).
+    type: str
+    choices: [none, co, decode, router, rolling]
+    default: co
+  touches:
+    description:
+      - Instances of other machines that the next step stops, starts or takes out of a router; for V(renew). A pair that was taken
+        apart on one machine meets afresh on all of them.
+    type: list
+    elements: str
+    default: []
+  alone:
+    description:
+      - For V(rollback), that other machines are gone back with before or after this one, so its guard waits for none of them.
+    type: bool
+    default: false
   take_over:
     description: Id of an open change to take over.
     type: str
@@ -174,6 +198,10 @@ def main() -> None:
             "summary": {"type": "str"},
             "edits": {"type": "list", "elements": "dict", "default": []},
             "leader": {"type": "dict", "default": {}},
+            "elsewhere": {"type": "list", "elements": "dict", "default": []},
+            "scope": {"type": "str", "choices": ["none", "co", "decode", "router", "rolling"], "default": "co"},
+            "touches": {"type": "list", "elements": "str", "default": []},
+            "alone": {"type": "bool", "default": False},
             "take_over": {"type": "str"},
             "step": {"type": "str", "default": "renew"},
             "budget_s": {"type": "float", "default": 60.0},

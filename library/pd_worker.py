@@ -42,6 +42,10 @@ options:
     type: str
     choices: [present, absent]
     default: present
+  least:
+    description: With V(absent), how many other healthy workers of this role the router must be left with; it is refused otherwise.
+    type: int
+    default: 0
   bootstrap_port:
     description: Bootstrap port of a prefill; needed to register one.
     type: int
@@ -122,6 +126,7 @@ def main() -> None:
             "url": {"type": "str", "required": True},
             "role": {"type": "str", "choices": ["prefill", "decode"], "required": True},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "least": {"type": "int", "default": 0},
             "bootstrap_port": {"type": "int"},
             "wait_s": {"type": "float", "default": 60},
             "api_key_file": {"type": "path", "no_log": False},
@@ -142,11 +147,13 @@ def main() -> None:
             given["bootstrap_port"],
             given["wait_s"],
             read_key(given["api_key_file"]) if given["api_key_file"] else None,
+            given["least"],
         )
         wanted.check()
         if given["change_id"] and not module.check_mode:
             verb = "take out" if given["state"] == "absent" else "register"
-            # Noted as a step of the router, so that a rollback restarts it, which registers its workers anew.
+            # Noted as a step of the router, so that a rollback restarts it, which registers its workers anew; of a rolling restart
+            # the guard registers the worker itself.
             store, name = Store(given["state_dir"]), given["instance"] or ""
             _record, noted = take_step(store, given["change_id"], verb, name, given["url"], given["wait_s"])
         result = bring_worker(wanted, module.check_mode)

@@ -16,7 +16,7 @@ from .pdops_error import PdopsError
 
 VERBS = ("restore", "set", "revert", "restart", "verify", "recover", "rollback", "deploy")
 TAKES = ("host", "vars")
-SCOPES = ("co", "decode", "router")
+SCOPES = ("co", "decode", "router", "rolling")
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Asked:
 
     ``value`` is None when not given, and may be empty for ``set``; ``unset`` asks to take the knob off. ``source`` is what ``from=``
     named: a version (sha256 prefix of 6 or more, label, ``previous``) or a backup (label, file name, path).
+    ``pair_knobs`` are the names in the inventory's ``pd_pair_knobs``.
     """
 
     verb: str
@@ -39,9 +40,11 @@ class Asked:
     change: str | None = None
     overlap: bool = False
     take: str | None = None
+    one_sided: bool = False
+    pair_knobs: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "instances": list(self.instances)}
+        return {**asdict(self), "instances": list(self.instances), "pair_knobs": list(self.pair_knobs)}
 
     def wants(self, instance: Instance) -> bool:
         """Whether ``instance=`` and ``role=`` let this instance through."""
@@ -84,6 +87,7 @@ PARAMETERS = (
     "take_over",
     "take",
     "overlap",
+    "one_sided",
     "probe",
     "finish",
     "change",
@@ -152,7 +156,9 @@ def read_asked(verb: str, given: Mapping[str, Any], instances: list[Instance]) -
         )
     scope = _text(given, "scope")
     if scope is not None and scope not in SCOPES:
-        raise PdopsError(f"scope={scope} is unknown; it must be co (prefill, decode and router), decode or router.")
+        raise PdopsError(
+            f"scope={scope} is unknown; it must be co (prefill, decode and router), decode, router or rolling (one at a time)."
+        )
     knob = _text(given, "knob")
     state = _text(given, "state") or "present"
     raw = given.get("value")
@@ -218,6 +224,8 @@ def read_asked(verb: str, given: Mapping[str, Any], instances: list[Instance]) -
         scope=scope,
         expect_only=_flag(given, "expect_only", True),
         overlap=_flag(given, "overlap", False),
+        one_sided=_flag(given, "one_sided", False),
+        pair_knobs=tuple(str(name) for name in given.get("pair_knobs") or ()),
         change=change,
         take=take,
     )

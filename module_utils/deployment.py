@@ -23,6 +23,7 @@ START_ORDER = ("prefill", "decode", "router")
 #: A load of a big model from cold storage; an instance may say otherwise (`pd_load_timeout_s`).
 DEFAULT_LOAD_TIMEOUT_S = 900.0
 DEFAULT_DRAIN_S = 30.0
+DEFAULT_STATE_DIR = "/var/lib/pdops"
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Instance:
     """One engine or router service, as pdops needs to know it.
 
     ``url`` is the instance's own HTTP address as seen *from its machine*; ``machine`` is equal for
-    instances that share a machine. Times are in seconds.
+    instances that share a machine, and so is ``state_dir``, where pdops keeps what it knows there. Times are in seconds.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Instance:
     api_key_file: str | None = None
     load_timeout_s: float = DEFAULT_LOAD_TIMEOUT_S
     drain_s: float = DEFAULT_DRAIN_S
+    state_dir: str = DEFAULT_STATE_DIR
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -106,6 +108,11 @@ def _absolute(name: str, key: str, value: Any) -> str:
     return path
 
 
+def _state_dir(name: str, value: Any) -> str:
+    """A path of the machine, or one in the home of its user."""
+    return str(value) if str(value).startswith("~") else _absolute(name, "pd_state_dir", value)
+
+
 def instance_from_variables(name: str, variables: Mapping[str, Any]) -> Instance:
     """Make an :class:`Instance` of an inventory host's variables (``pd_*``).
 
@@ -148,6 +155,7 @@ def instance_from_variables(name: str, variables: Mapping[str, Any]) -> Instance
         api_key_file=_absolute(name, "pd_api_key_file", key_file) if key_file else None,
         load_timeout_s=_seconds(name, variables, "pd_load_timeout_s", DEFAULT_LOAD_TIMEOUT_S),
         drain_s=_seconds(name, variables, "pd_drain_s", DEFAULT_DRAIN_S),
+        state_dir=_state_dir(name, variables.get("pd_state_dir") or DEFAULT_STATE_DIR),
     )
 
 
@@ -200,4 +208,12 @@ def check_deployment(deployment: str, instances: list[Instance]) -> list[Instanc
                     f"{instance.name} and {seen[key]} have the same {what} {value} on machine {instance.machine}; each instance needs its own."
                 )
             seen[key] = instance.name
+    stores: dict[str, Instance] = {}
+    for instance in instances:
+        other = stores.setdefault(instance.machine, instance)
+        if other.state_dir != instance.state_dir:
+            raise PdopsError(
+                f"{instance.name} and {other.name} are on machine {instance.machine} and have pd_state_dir {instance.state_dir} "
+                f"and {other.state_dir}; a machine has one."
+            )
     return start_order(instances)

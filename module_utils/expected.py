@@ -41,18 +41,22 @@ def cost_lines(
     """
     if not plan.restart:
         return []
-    past = _past(infos, "outage", plan.restart)
+    rolling = plan.scope == "rolling"
+    past = _past(infos, "rolling" if rolling else "outage", plan.restart)
     loads = [item.load_timeout_s for item in instances if item.name in plan.restart]
     lines = []
-    if past:
+    if rolling:
+        took = f"; it takes {_span(past)}, as before" if past else ""
+        lines.append(f"  expected outage: none, as long as the others carry the load of the one that is out{took}")
+    elif past:
         changes = f"in the last {len(past)} changes" if len(past) > 1 else "in the last change"
         lines.append(f"  expected outage: {_span(past)}, as {changes} of this kind here")
     else:
         lines.append(
             f"  expected outage: not known, no change of this kind was made here; at most {sum(loads):.0f} s of loading"
         )
-    lease = max(loads) + step_budget_s + slack_s
     back = _past(infos, "rollback", None)
+    lease = max(loads) + step_budget_s + slack_s
     took = (
         f"which took {_span(back)} here"
         if back

@@ -15,6 +15,7 @@ class Plan:
     ``expect`` is what gate ``effective`` asks of each instance: knob to value, None for "must not be set";
     an instance that is not in it is compared with its own script.
     ``found`` are sentences about what earlier runs left; ``nothing`` says why nothing is to be done.
+    ``rule`` says why it is this scope.
     With ``overlap`` decode starts when prefill's bootstrap port answers.
     """
 
@@ -31,6 +32,7 @@ class Plan:
     take_over: str | None = None
     nothing: str | None = None
     overlap: bool = False
+    rule: str = ""
 
     @property
     def changed(self) -> bool:

@@ -13,6 +13,11 @@ _SHOWN_LINES = 20
 
 
 def _outage(plan: Plan) -> str:
+    if plan.scope == "rolling":
+        return (
+            "one at a time: out of the router, its requests ended (at most its drain time, then lost), restarted, proved with "
+            "its peers, and back in; when no request passes with it then, prefill, decode and router are restarted, once"
+        )
     if plan.scope == "decode":
         return (
             "each is taken out of the router first, which answers 503 while no decode is left; when no request passes "
@@ -52,8 +57,12 @@ def plan_lines(plan: Plan, instances: list[Instance]) -> list[str]:
             f"  differs in {count}; a copy of the old {edit.get('kind', 'script')} is stored before it is replaced"
         )
     if plan.restart:
-        stop = " -> ".join(reversed(plan.restart))
-        lines.append(f"stop {stop}, then start {' -> '.join(plan.restart)}")
+        if plan.scope == "rolling":
+            lines.append(f"restart one by one: {' -> '.join(plan.restart)}")
+        else:
+            lines.append(f"stop {' -> '.join(reversed(plan.restart))}, then start {' -> '.join(plan.restart)}")
+        if plan.rule:
+            lines.append(f"  scope={plan.scope}: {plan.rule}")
         lines += [f"  {name}: {plan.why.get(name, '')}" for name in plan.restart]
         if plan.overlap:
             lines.append("  decode starts when prefill's bootstrap port answers, so that both load at the same time")

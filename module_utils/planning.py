@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from . import scoping
 from .asked import Asked
 from .deploy_plan import plan_deploy
 from .deployment import Instance
@@ -41,22 +42,21 @@ def decide(
     if superseded and not plan.restart and asked.verb not in ("verify", "recover"):
         # An interrupted run may have stopped or half-started anything: only a restart with gates ends clean.
         former = next(change for change in sight.open_changes() if change["id"] == superseded)
-        plan = _with_restart(plan, sight, "co", "an interrupted change is brought to an end")
+        plan = _with_restart(
+            plan, sight, "co", "an interrupted change is brought to an end", "nobody proved what is there"
+        )
         plan = Plan(**{**plan.__dict__, "summary": f"finished: {former['summary']}"})
     overlap = asked.overlap and plan.scope == "co"
     return Plan(**{**plan.__dict__, "found": (*found, *plan.found), "take_over": superseded, "overlap": overlap})
 
 
-def _with_restart(plan: Plan, sight: Sight, scope: str, why: str) -> Plan:
-    _refuse_alone(sight, scope)
-    names = _in_scope(sight, scope)
+def _with_restart(plan: Plan, sight: Sight, scope: str, why: str, rule: str, named: list[str] | None = None) -> Plan:
+    """``why`` is of each instance that has no reason of its own; ``rule`` says why it is this scope; ``named`` are those of a rolling restart."""
+    names = scoping.in_scope(sight, scope, named or [])
+    scoping.refuse_alone(sight, scope, names)
     reasons = {name: plan.why.get(name, why) for name in names}
-    return Plan(**{**plan.__dict__, "restart": tuple(names), "scope": scope, "why": reasons, "nothing": None})
-
-
-def _in_scope(sight: Sight, scope: str) -> list[str]:
-    roles = {"co": ("prefill", "decode", "router"), "decode": ("decode",), "router": ("router",), "none": ()}[scope]
-    return [item.name for item in sight.instances if item.role in roles]
+    fields = {"restart": tuple(names), "scope": scope, "rule": rule, "why": reasons, "nothing": None}
+    return Plan(**{**plan.__dict__, **fields})
 
 
 def _candidates(sight: Sight, asked: Asked) -> list[dict[str, Any]]:
@@ -157,7 +157,8 @@ def _stale_told(sight: Sight, row: Mapping[str, Any]) -> str:
 
 
 def _stale_plan(deployment: str, sight: Sight, asked: Asked, row: Mapping[str, Any]) -> Plan:
-    scope = _scope_of_edit(sight, asked, [row["instance"]])
+    names = [row["instance"]]
+    scope, rule = scoping.scope_of_edit(sight, asked, names, [row["knob"]])
     plan = Plan(
         deployment,
         asked.verb,
@@ -165,30 +166,13 @@ def _stale_plan(deployment: str, sight: Sight, asked: Asked, row: Mapping[str, A
         why={row["instance"]: f"its process started before the edit: {_stale_told(sight, row)}"},
         expect={row["instance"]: {row["knob"]: row["script"]}},
     )
-    return _with_restart(plan, sight, scope, "restarted with it, so that the pair meets afresh")
+    return _with_restart(plan, sight, scope, "restarted with it, so that the pair meets afresh", rule, names)
 
 
 def _past(verb: str) -> str:
     return {"restore": "restored", "set": "set", "revert": "reverted", "restart": "restarted", "verify": "verified"}[
         verb
     ]
-
-
-def _scope_of_edit(sight: Sight, asked: Asked, names: list[str]) -> str:
-    """Router-only edits restart the router; anything else both engines and the router, unless told otherwise.
-
-    Reports differ on whether a pair survives the restart of one role (reference/sglang-pd.md E.4:
-    sglang#33789, smg#2382, vllm#49238), so the default is the co-restart.
-    """
-    if asked.scope:
-        roles = {item.role for item in sight.instances if item.name in names}
-        if asked.scope == "decode" and roles != {"decode"}:
-            raise PdopsError(
-                f"scope=decode does not restart {', '.join(sorted(roles - {'decode'}))}, whose script changes; take scope=co."
-            )
-        return asked.scope
-    roles = {item.role for item in sight.instances if item.name in names}
-    return "router" if roles == {"router"} else "co"
 
 
 def _edit_named(deployment: str, sight: Sight, asked: Asked) -> Plan:
@@ -199,7 +183,11 @@ def _edit_named(deployment: str, sight: Sight, asked: Asked) -> Plan:
         if asked.verb == "revert":
             refuse_unknown_knob(sight, asked)
         refuse_unknown_source(sight, asked)
-    if asked.verb == "set" and not asked.instances and asked.role is None:
+    of_pair = asked.knob in scoping.pair_knobs(asked)
+    if asked.verb == "set" and of_pair and not asked.instances and asked.role is None:
+        engines = {item.name for item in sight.instances if item.role != "router"}
+        edits = [edit for edit in edits if edit["instance"] in engines]
+    elif asked.verb == "set" and not asked.instances and asked.role is None:
         known = [
             item.name
             for item in sight.instances
@@ -228,6 +216,8 @@ def _edit_named(deployment: str, sight: Sight, asked: Asked) -> Plan:
 
 def _edit_plan(deployment: str, sight: Sight, asked: Asked, edits: list[dict[str, Any]]) -> Plan:
     refused = [edit for edit in edits if edit.get("refused")]
+    if not refused:
+        scoping.refuse_one_sided(sight, asked, edits)
     if refused:
         raise PdopsError(
             f"{refused[0]['instance']}: {refused[0]['refused']}",
@@ -268,8 +258,8 @@ def _edit_plan(deployment: str, sight: Sight, asked: Asked, edits: list[dict[str
                 "warnings": (*plan.warnings, "the running process has the value already, so nothing is restarted"),
             }
         )
-    scope = _scope_of_edit(sight, asked, late)
-    plan = _with_restart(plan, sight, scope, "restarted with it, so that the pair meets afresh")
+    scope, rule = scoping.scope_of_edit(sight, asked, late, [edit["knob"] for edit in edits])
+    plan = _with_restart(plan, sight, scope, "restarted with it, so that the pair meets afresh", rule, late)
     others = _stale_elsewhere(sight, edits, plan.restart)
     return Plan(**{**plan.__dict__, "warnings": (*plan.warnings, *others)})
 
@@ -303,55 +293,19 @@ def _stale_elsewhere(
     ]
 
 
-def _scope_of_named(sight: Sight, asked: Asked) -> str:
-    """What `-l`, `instance=` and `role=` mean for a restart: never more than was named."""
-    if not asked.instances and asked.role is None:
-        return "co"
-    roles = {item.role for item in sight.instances if asked.wants(item)}
-    named = {item.name for item in sight.instances if asked.wants(item)}
-    if (
-        len(roles) == 1
-        and named == {item.name for item in sight.instances if item.role in roles}
-        and roles != {"prefill"}
-    ):
-        return roles.pop()
-    if named == {item.name for item in sight.instances}:
-        return "co"
-    raise PdopsError(
-        f"{', '.join(sorted(named))} cannot be restarted by itself: a pair whose prefill was replaced meets afresh only when "
-        "decode restarts too; say -e scope=co (prefill, decode and router), scope=decode or scope=router without -l, role= and instance=."
-    )
-
-
-def _refuse_alone(sight: Sight, scope: str) -> None:
-    """Decode alone is taken out of a router and proved through it, so the others must run."""
-    others = [item.name for item in sight.instances if item.role != "decode"]
-    down = [name for name in others if (sight.by_name[name].get("unit") or {"pid": 0})["pid"] is None]
-    if scope == "decode" and down:
-        raise PdopsError(
-            f"scope=decode restarts decode while the others serve, but {', '.join(down)} {'does' if len(down) == 1 else 'do'} not run; "
-            "restart all with -e scope=co."
-        )
-
-
 def _restart(deployment: str, sight: Sight, asked: Asked) -> Plan:
     for item in sight.instances:
         error = sight.by_name[item.name].get("error")
         if error:
             raise PdopsError(f"{item.name}: {error}")
-    scope = asked.scope or _scope_of_named(sight, asked)
-    names = _in_scope(sight, scope)
-    if asked.instances and not set(asked.instances) <= set(names):
-        raise PdopsError(
-            f"instance={','.join(asked.instances)} is not in scope={scope}, which restarts {', '.join(names)}."
-        )
+    scope, names, rule = scoping.scope_of_named(sight, asked)
     plan = Plan(
         deployment,
         "restart",
         f"restarted {', '.join(sight.called(name) for name in names)}",
         warnings=tuple(_stale_elsewhere(sight, [], tuple(names))),
     )
-    return _with_restart(plan, sight, scope, f"asked for with scope={scope}")
+    return _with_restart(plan, sight, scope, "asked for", rule, names)
 
 
 def _verify(deployment: str, sight: Sight, asked: Asked) -> Plan:

@@ -34,6 +34,7 @@ class WorkerRequest:
     bootstrap_port: Optional[int] = None  # of a prefill
     wait_s: float = 60.0
     api_key: Optional[str] = field(default=None, repr=False)
+    least: int = 0  # healthy others of the role that must be left when it is taken out
 
     def check(self) -> None:
         """PdopsError for a request that makes no sense, before anything is asked."""
@@ -111,6 +112,8 @@ def bring_worker(wanted: WorkerRequest, check: bool = False) -> Dict[str, Any]:
             )
     registered = [worker for worker in mine if _fits(wanted, worker)]
     needed = bool(mine) if wanted.state == "absent" else not registered
+    if needed and wanted.state == "absent":
+        _refuse_last(wanted, before)
     result: Dict[str, Any] = {"changed": needed, "before": before, "after": before, "seconds": 0.0}
     if check or (not needed and (wanted.state == "absent" or all(worker["healthy"] for worker in registered))):
         return result
@@ -128,6 +131,19 @@ def bring_worker(wanted: WorkerRequest, check: bool = False) -> Dict[str, Any]:
     result["after"] = _await(wanted, begin, gone=wanted.state == "absent")
     result["seconds"] = round(time.monotonic() - begin, 2)
     return result
+
+
+def _refuse_last(wanted: WorkerRequest, workers: List[Dict[str, Any]]) -> None:
+    others = [
+        worker["url"]
+        for worker in workers
+        if worker["role"] == wanted.role and worker["url"] != wanted.url.rstrip("/") and worker["healthy"]
+    ]
+    if len(others) < wanted.least:
+        raise PdopsError(
+            f"{wanted.url} was not taken out: the router at {wanted.router_url} would be left with {len(others)} healthy "
+            f"{wanted.role}, and {wanted.least} must be; see that the others serve (verify.yml), or take scope=co"
+        )
 
 
 def _fits(wanted: WorkerRequest, worker: Dict[str, Any]) -> bool:

@@ -227,6 +227,13 @@ class Book:
             self._journal(record, f"rollback: {step}", {"instance": instance, "said": said})
             return record
 
+    def note_led(self, change_id: str) -> rules.Record:
+        """The controller leads the way back machine by machine, so that this one's guard need not wait for others."""
+        with self.store.lock(f"rollback {change_id}", try_write=False):
+            record = {**self.load(change_id), "led": True}
+            self._save(record)
+            return record
+
     def mark_reported(self, change_id: str) -> None:
         with self.store.lock(f"report {change_id}"):
             self._save({**self.load(change_id), "reported": now_utc()})

@@ -99,11 +99,14 @@ def new_record(
     budget_s: float,
     now_utc: str,
     slack_s: float = LEASE_SLACK_S,
+    elsewhere: Iterable[Mapping[str, Any]] = (),
+    scope: str = "co",
 ) -> Record:
     """Make the record of a change that starts now.
 
     ``files`` are ``{instance, path, sha256_before, sha256_after, knobs}``; ``instances`` are
-    :class:`..deployment.Instance` dictionaries in start order, of this machine only.
+    :class:`..deployment.Instance` dictionaries in start order, of this machine only, and ``elsewhere`` those of the
+    deployment's other machines. ``scope`` is the plan's: of a rolling restart only what was touched goes back.
     """
     record: Record = {
         "id": check_id(change_id),
@@ -116,6 +119,8 @@ def new_record(
         "reason": "",
         "files": [dict(item) for item in files],
         "instances": [dict(item) for item in instances],
+        "elsewhere": [dict(item) for item in elsewhere],
+        "scope": scope,
         "steps": [],
         "touched": [],
         "inherits": [],
@@ -148,10 +153,23 @@ def of_this_boot(record: Record) -> bool:
     return bool(record["lease"]["boot_id"] == who.this_boot())
 
 
+def with_touched(record: Record, names: Iterable[str]) -> Record:
+    """Note what is about to be stopped, started or taken out of a router on *another* machine of the deployment.
+
+    Without this a machine whose own instances were not reached yet would leave them as they are, although the pair that
+    they belong to meets afresh.
+    """
+    return {**record, "touched": list(dict.fromkeys([*record["touched"], *names]))}
+
+
 def with_step(record: Record, step: str, instance: str, said: str, now_utc: str) -> Record:
     """Note a step *before* its effect. Steps that stop or start an instance, or take a worker out of it, mark it as touched."""
     touched = list(record["touched"])
-    if step in ("stop", "start", "restart", "take out") and instance and instance not in touched:
+    # Of a rolling restart the router's registry is put right by registering, not by restarting the router.
+    marks = (
+        ("stop", "start", "restart") if record.get("scope") == "rolling" else ("stop", "start", "restart", "take out")
+    )
+    if step in marks and instance and instance not in touched:
         touched.append(instance)
     note = {"at": now_utc, "step": step, "instance": instance, "said": said}
     return {**record, "steps": [*record["steps"], note], "touched": touched}

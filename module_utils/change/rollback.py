@@ -19,6 +19,7 @@ from ..pdops_error import PdopsError
 from ..services import manager_for
 from ..services.instance import Request, bring
 from ..store.atomic import ABSENT, replace_file, write_private
+from . import elsewhere
 from . import record as rules
 from .book import Book
 from .contents import content_now, disable_units, newly_made, take_away, units_put_back
@@ -32,6 +33,8 @@ GATES = {
 
 #: A process that began less than this before its script was changed may have read the new one.
 _CLOCKS_S = 2.0
+#: Decode forgets a prefill after two lost heartbeats of 5 s each (reference/sglang-pd.md E.4).
+PREFILL_DOWN_S = 20.0
 
 
 def restore_files(book: Book, record: Mapping[str, Any]) -> tuple[list[str], list[str]]:
@@ -117,20 +120,73 @@ def began_with_new(record: Mapping[str, Any]) -> list[str]:
 
 
 def to_restart(record: Mapping[str, Any]) -> list[Instance]:
-    """Which instances a rollback restarts, in start order.
+    """Which instances of this machine a rollback restarts, in start order.
 
-    None when the change had not stopped or started any, and none began with its script; only the router when nothing else was touched;
-    otherwise all, because a pair in an unclear state meets afresh (reference/sglang-pd.md E.4). Those that the change
-    made are not among them.
+    None when the change had not stopped or started any, here or on another machine, and none began with its script; only the
+    router when nothing else was touched; otherwise all, because a pair in an unclear state meets afresh
+    (reference/sglang-pd.md E.4). Of a rolling restart those that were touched: the others serve, and never met an unclear state.
+    Those that the change made are not among them.
     """
     made = newly_made(record)
     instances = start_order(instance_from_dict(item) for item in record["instances"] if item["name"] not in made)
-    touched = {item.name: item for item in instances if item.name in record["touched"]}
-    if not touched:
+    touched = [item for item in instances if item.name in record["touched"]]
+    if is_rolling(record):
+        return touched
+    far = [item for item in record.get("elsewhere", []) if item["name"] in record["touched"]]
+    if not touched and not far:
         return []
-    if all(item.role == "router" for item in touched.values()):
-        return list(touched.values())
+    if all(item.role == "router" for item in touched) and all(item["role"] == "router" for item in far):
+        return touched
     return instances
+
+
+def is_rolling(record: Mapping[str, Any]) -> bool:
+    """Whether one at a time was restarted, and it never came to a restart of all."""
+    everywhere = [*record["instances"], *record.get("elsewhere", [])]
+    routers = {item["name"] for item in everywhere if item["role"] == "router"}
+    return record.get("scope") == "rolling" and not routers & set(record["touched"])
+
+
+def _restart_all(record: rules.Record, instances: list[Instance], note: elsewhere.Note) -> None:
+    """Stop in reverse order, start in order, each with its gates; a decode and a router only when the prefills are back."""
+    began = time.monotonic()
+    for instance in reversed(instances):
+        _stop(instance, note)
+    waited = False
+    for instance in instances:
+        if instance.role != "prefill" and not waited:
+            waited = True
+            elsewhere.await_prefills(record, began, note)
+        # The router proves the whole, so it waits for the loads of the other machines.
+        far = sum(item["load_timeout_s"] for item in record.get("elsewhere", [])) if instance.role == "router" else 0.0
+        _start(instance, note, instance.load_timeout_s + far)
+
+
+def _restart_one_by_one(record: rules.Record, instances: list[Instance], note: elsewhere.Note) -> None:
+    """Each taken out of the routers, so that the others go on serving."""
+    for instance in instances:
+        if instance.role != "router":
+            elsewhere.in_routers(record, instance, "absent", note)
+        _stop(instance, note)
+        if instance.role == "prefill":
+            note("hold down", instance.name, f"{PREFILL_DOWN_S:.0f} s, so that decode notices")
+            time.sleep(PREFILL_DOWN_S)
+        _start(instance, note, instance.load_timeout_s)
+        if instance.role != "router":
+            elsewhere.in_routers(record, instance, "present", note)
+
+
+def _stop(instance: Instance, note: elsewhere.Note) -> None:
+    note("stop", instance.name, f"at most {instance.drain_s:.0f} s")
+    bring(_manager(instance), _request(instance, "stopped"))
+
+
+def _start(instance: Instance, note: elsewhere.Note, timeout_s: float) -> None:
+    note("start", instance.name, f"at most {timeout_s:.0f} s")
+    begin = time.monotonic()
+    bring(_manager(instance), _request(instance, "started"))
+    prove(instance, GATES[instance.role], timeout_s)
+    note("serving", instance.name, f"after {time.monotonic() - begin:.1f} s")
 
 
 def prove(instance: Instance, gates: list[str], timeout_s: float) -> None:
@@ -178,16 +234,14 @@ def roll_back(book: Book, change_id: str) -> rules.Record:
             _note(book, change_id, "restored", "", sentence)
         for sentence in trouble:
             _note(book, change_id, "not restored", "", sentence)
-        instances = to_restart(record)
-        for instance in reversed(instances):
-            _note(book, change_id, "stop", instance.name, f"at most {instance.drain_s:.0f} s")
-            bring(_manager(instance), _request(instance, "stopped"))
-        for instance in instances:
-            _note(book, change_id, "start", instance.name, f"at most {instance.load_timeout_s:.0f} s")
-            begin = time.monotonic()
-            bring(_manager(instance), _request(instance, "started"))
-            prove(instance, GATES[instance.role], instance.load_timeout_s)
-            _note(book, change_id, "serving", instance.name, f"after {time.monotonic() - begin:.1f} s")
+
+        def note(step: str, instance: str, said: str) -> None:
+            _note(book, change_id, step, instance, said)
+
+        if is_rolling(record):
+            _restart_one_by_one(record, to_restart(record), note)
+        else:
+            _restart_all(record, to_restart(record), note)
         if trouble:
             # The instances serve again, with what is there.
             raise PdopsError("; ".join(trouble))

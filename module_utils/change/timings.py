@@ -36,16 +36,19 @@ def _between(record: Mapping[str, Any], names: tuple[str, ...], after: str = "")
 def timings(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Of changes that ended well and restarted something, the newest first, at most :data:`NEWEST` of each kind.
 
-    ``kind`` is ``outage`` (from the first stop of a confirmed change to its end, all gates passed) or ``rollback`` (from
-    its begin to its end, all gates passed); ``restarted`` are the names of the instances; ``seconds`` has whole seconds.
+    ``kind`` is ``outage`` or, where one at a time was restarted, ``rolling`` (from the first stop of a confirmed change to its
+    end, all gates passed), or ``rollback`` (from its begin to its end, all gates passed); ``restarted`` are the names of this
+    machine's instances; ``seconds`` has whole seconds.
     """
     found: list[dict[str, Any]] = []
     for record in reversed(list(records)):
-        restarted = sorted(record["touched"])
+        far = {str(item["name"]) for item in record.get("elsewhere", [])}
+        restarted = sorted(name for name in record["touched"] if name not in far)
         if not restarted:
             continue
         if record["state"] == "confirmed":
-            kind, seconds = "outage", _between(record, ("stop", "restart", "take out"))
+            kind = "rolling" if record.get("scope") == "rolling" else "outage"
+            seconds = _between(record, ("stop", "restart", "take out"))
         elif record["state"] == "rolled-back" and not any(step["step"] == "stopped" for step in record["steps"]):
             # Of one that had nothing to start again ("stopped" for good) the time tells nothing.
             kind, seconds = "rollback", _between(record, ("files",))

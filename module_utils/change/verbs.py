@@ -69,6 +69,8 @@ def _begin(book: Book, params: Params) -> dict[str, Any]:
         float(params["budget_s"]),
         now_utc(),
         float(params["slack_s"]),
+        params.get("elsewhere") or [],
+        params.get("scope") or "co",
     )
     packed = agent.install(store)
     opened = book.begin(record, params["take_over"] or None)
@@ -84,6 +86,7 @@ def _begin(book: Book, params: Params) -> dict[str, Any]:
 
 def _renew(book: Book, params: Params) -> dict[str, Any]:
     def step(record: rules.Record) -> rules.Record:
+        record = rules.with_touched(record, params.get("touches") or [])
         return rules.with_lease(record, params["step"], float(params["budget_s"]), now_utc())
 
     return _told(book.update(params["change_id"], "renew", step), changed=False)
@@ -204,6 +207,8 @@ def _rollback(book: Book, params: Params) -> dict[str, Any]:
                     f"change {record['id']}: its rollback failed, but a later change ended well, which trying again would undo; "
                     "see recover.yml."
                 )
+        if params.get("alone") and record["state"] in ("open", "rollback-failed", "rolling-back"):
+            book.note_led(record["id"])
         if record["state"] in ("open", "rollback-failed"):
             record = book.set_state(
                 record["id"], "rolling-back", params["said"] or "asked for", ("open", "rollback-failed")

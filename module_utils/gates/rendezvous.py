@@ -135,7 +135,7 @@ def check(target: Target, look: Look) -> Verdict:
     return _check_prefill(target, look) if target.role == "prefill" else _check_decode(target, look)
 
 
-def _bootstrap_url(url: str, port: int, path: str) -> str:
+def bootstrap_url(url: str, port: int, path: str) -> str:
     host = parse_url(url).host
     return (f"http://[{host}]" if ":" in host else f"http://{host}") + f":{port}{path}"
 
@@ -143,7 +143,7 @@ def _bootstrap_url(url: str, port: int, path: str) -> str:
 def check_bootstrap(target: Target, look: Look) -> Verdict:
     """Gate bootstrap: the server answers. It starts with the tokenizer manager, before the model is loaded (engine.py of 0.5.23)."""
     port = target.bootstrap_port or 0
-    reply = request(_bootstrap_url(target.url, port, "/health"), timeout_s=look.request_s(INFO_S))
+    reply = request(bootstrap_url(target.url, port, "/health"), timeout_s=look.request_s(INFO_S))
     if isinstance(reply, Failure):
         return from_failure(reply)
     if reply.status == 404:
@@ -155,7 +155,7 @@ def check_bootstrap(target: Target, look: Look) -> Verdict:
 
 def ask_route(url: str, port: int, look: Look) -> Tuple[Optional[Dict[str, Any]], Optional[Verdict]]:
     """The fields that the bootstrap server of a prefill tells, or what is said of an answer that has none."""
-    reply = request(_bootstrap_url(url, port, ROUTE), timeout_s=look.request_s(5.0))
+    reply = request(bootstrap_url(url, port, ROUTE), timeout_s=look.request_s(5.0))
     if isinstance(reply, Failure):
         return None, from_failure(reply)
     if reply.status != 200:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any, Dict, List, Optional
 
 from ..endpoint import Failure, join, request
@@ -87,6 +88,22 @@ class Drain:
     def _watch(self) -> None:
         while not self._done.wait(SAMPLE_S):
             self._look()
+
+    def until_idle(self, most_s: float) -> float:
+        """Wait until nothing is left at two looks in a row, at most ``most_s``; returns the seconds that it took.
+
+        SIGTERM drains as well, but an engine that calls itself ill exits at once, and where a unit's KillMode is not mixed its
+        schedulers die of the same signal (reference/sglang-pd.md C.4). The router may have sent a last request just before.
+        """
+        begin, quiet = time.monotonic(), 0
+        while self._seen and time.monotonic() - begin < most_s:
+            if not self._look():
+                break
+            quiet = quiet + 1 if self._seen[-1] == 0 else 0
+            if quiet > 1:
+                break
+            time.sleep(SAMPLE_S)
+        return time.monotonic() - begin
 
     def __enter__(self) -> Drain:
         if self._look():

@@ -17,6 +17,7 @@ from ..processes import age_s, arguments, executable, read_process
 from .base import ServiceManager, Stopped, UnitStatus, take_down
 from .draining import Drain
 
+LEAST_STOP_S = 5.0  # for an end that has nothing left to drain
 PORT_S = 5.0  # from the last process gone to its sockets gone
 
 
@@ -31,6 +32,7 @@ class Request:
     ports: Tuple[int, ...] = ()
     metrics_url: Optional[str] = None  # of a router, where its running requests are seen
     api_key: Optional[str] = field(default=None, repr=False)
+    idle_first: bool = False  # nothing new comes any more: let it end its requests before it is told to end
 
     def check(self) -> None:
         """PdopsError for a request that makes no sense, before anything is looked at."""
@@ -141,7 +143,10 @@ def bring(manager: ServiceManager, request: Request, check: bool = False) -> Dic
             _refuse_foreign(request, holders(request, members))
         if stop:
             with Drain(request.url, request.metrics_url, request.api_key) as drain:
-                stopped = manager.stop(request.unit, request.drain_s)
+                spent = drain.until_idle(request.drain_s) if request.idle_first else 0.0
+                stopped = manager.stop(
+                    request.unit, max(request.drain_s - spent, LEAST_STOP_S) if spent else request.drain_s
+                )
             _note_stop(result, stopped, drain)
         elif strays:
             result["leftovers"] = list(take_down(strays, request.unit))

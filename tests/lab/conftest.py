@@ -59,6 +59,7 @@ class Lab:
 
     def __init__(self, folder: Path) -> None:
         self.dir = folder
+        self.inventory: str | None = None  # of a lab with other instances than one of each
         self.environment = {
             **os.environ,
             "PDOPS_LAB_DIR": str(folder),
@@ -90,7 +91,7 @@ class Lab:
 
     def start(self, playbook: str, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            ["ansible-playbook", playbook, *arguments],
+            ["ansible-playbook", *(("-i", self.inventory) if self.inventory else ()), playbook, *arguments],
             cwd=ROOT,
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -136,8 +137,8 @@ class Lab:
     def serves(self) -> bool:
         return "answered 200" in self.lab("ask", "hello", check=False)
 
-    def changes(self) -> list[dict[str, Any]]:
-        folder = self.dir / "state" / "changes"
+    def changes(self, machine: str = "") -> list[dict[str, Any]]:
+        folder = self.dir / "state" / machine / "changes"
         found = [json.loads(path.read_text()) for path in folder.glob("[!.]*.json")] if folder.exists() else []
         return sorted(found, key=lambda item: item["id"])
 

@@ -42,7 +42,7 @@ def lab(module_lab: Lab) -> Lab:
             ["-e", "pd_url=127.0.0.1:1"],
             "lab-prefill: pd_url is '127.0.0.1:1'; it must look like http://",
         ),
-        ("restore_knob.yml", ["-e", "pd_state_dir=state"], "is not an absolute path"),
+        ("restore_knob.yml", ["-e", "pd_state_dir=state"], "pd_state_dir is 'state'; it must be an absolute path"),
         ("restart.yml", ["-e", "scpoe=router"], "did you mean scope="),
         ("restart.yml", ["-l", "lab-prefill"], "lab-prefill cannot be restarted by itself"),
         ("restore_knob.yml", ["-e", "knob=SGLANG_SM120_MMA_TARGT_CTAS"], f"did you mean {KNOB}?"),

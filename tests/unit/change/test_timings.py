@@ -67,3 +67,14 @@ def test_the_worst_case_is_the_longest_lease_and_the_way_back() -> None:
     assert "loads all again, at most 2697 s" in lines([])
     assert "which took 30 s here" in lines([change(2, 130, "rolled-back")])
     assert lines([], restart=()) == ""
+
+
+def test_of_a_rolling_restart_no_outage_is_expected_and_other_machines_do_not_count() -> None:
+    record = {**change(1, 70), "scope": "rolling", "elsewhere": [{"name": "decode"}]}
+    assert timings([record]) == [
+        {"kind": "rolling", "restarted": ["prefill", "router"], "seconds": 60.0, "change": "change-1"}
+    ]
+    plan = Plan("lab", "restart", "", restart=("decode",), scope="rolling")
+    infos = [{"instances": {"decode": {}}, "timings": [{"kind": "rolling", "restarted": ["decode"], "seconds": 60.0}]}]
+    assert "expected outage: none" in cost_lines(plan, INSTANCES, infos, 60, 15)[0]
+    assert "it takes 60 s, as before" in cost_lines(plan, INSTANCES, infos, 60, 15)[0]

@@ -36,9 +36,8 @@ def lead(tmp_path: Path, state: Path) -> tuple[int, str]:
     given = {
         "change_deployment": "lab",
         "change_verb": "restart",
-        "change_instances": [INSTANCE],
+        "change_instances": [{**INSTANCE, "state_dir": str(state)}],
         "change_plan": {"plan": plan, "began": time.time()},
-        "pd_state_dir": str(state),
         "pd_report_dir": str(tmp_path / "reports"),
         "ansible_python_interpreter": sys.executable,
     }
