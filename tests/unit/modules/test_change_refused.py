@@ -32,7 +32,7 @@ INSTANCE = {
 
 def lead(tmp_path: Path, state: Path) -> tuple[int, str]:
     """Run the steps of a change that a plan has decided; exit code and output."""
-    plan = {"change_id": "two-2", "summary": "what bob wants", "edits": [], "restart": [], "scope": "co"}
+    plan = {"change_id": "two-2", "summary": "what bob wants", "edits": [], "restart": [], "scope": "co", "expect": {}}
     given = {
         "change_deployment": "lab",
         "change_verb": "restart",
