@@ -73,6 +73,9 @@ def _changes(done: Mapping[str, Any], folded: Folded) -> Iterable[Change]:
         after = edit.get("line_after") if edit.get("after") is None else edit["after"]
         if fresh(instance, knob):
             yield instance, str(knob), edit.get("before"), after
+        for name, both in (edit.get("knobs") or {}).items():
+            if fresh(instance, name):
+                yield instance, str(name), both["before"], both["after"]
         for name, value in (edit.get("expect") or {}).items():
             if fresh(instance, name):
                 yield instance, str(name), _known(folded, name, instance, None), value

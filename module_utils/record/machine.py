@@ -10,11 +10,21 @@ from ..change import record as rules
 from ..change import who
 from ..change.book import Book
 from ..deployment import Instance
+from ..secret_masking import is_secret, mask_text
 from ..store.store import Store
 from .identity import fingerprint
 
 #: Older ones were compared when they were newer.
 MOST_CHANGES = 200
+
+
+def _shown(knobs: Any) -> dict[str, list[Any]]:
+    """Knobs with their values before and after; those with the name of a secret are left out."""
+    found = {}
+    for name, both in (knobs or {}).items():
+        if not is_secret(name) and isinstance(both, list) and len(both) == 2:
+            found[name] = [value if value is None else mask_text(f"{name}={value}").partition("=")[2] for value in both]
+    return found
 
 
 def testimony(instances: list[Instance], state_dir: str) -> dict[str, Any]:
@@ -33,7 +43,7 @@ def testimony(instances: list[Instance], state_dir: str) -> dict[str, Any]:
                 "ended": item.get("ended", ""),
                 "summary": item["summary"],
                 "files": [
-                    {"instance": row.get("instance", ""), "knobs": row.get("knobs") or {}} for row in item["files"]
+                    {"instance": row.get("instance", ""), "knobs": _shown(row.get("knobs"))} for row in item["files"]
                 ],
             }
             for item in ended[-MOST_CHANGES:]

@@ -69,6 +69,13 @@ def test_what_an_interrupted_run_changed_is_known_from_the_machine(checkout):
     assert len(made(checkout, "restore", edits=[edit("512", "512")], changes=changes)) == 1
 
 
+def test_a_deploy_leaves_an_entry_for_each_knob_that_it_changed(checkout):
+    knobs = {KNOB: {"before": None, "after": "512"}, "HF_TOKEN": {"before": "a", "after": "b"}}
+    whole = {"instance": INSTANCE, "knob": "", "before": None, "after": None, "expect": {KNOB: "512"}, "knobs": knobs}
+    (entry,) = made(checkout, "deploy", edits=[whole])
+    assert (entry.kind, entry.data["knob"], entry.data["after"]) == ("apply", KNOB, "512")
+
+
 def test_a_value_that_only_a_restart_brought_into_effect_contradicts_nothing(checkout):
     checkout.set()
     checkout.revert()

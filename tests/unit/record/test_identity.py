@@ -13,8 +13,13 @@ import sys
 import time
 
 import pytest
+from ansible_collections.pdops.sglang.plugins.module_utils.change import record as rules
+from ansible_collections.pdops.sglang.plugins.module_utils.change.book import Book
+from ansible_collections.pdops.sglang.plugins.module_utils.deployment import Instance
 from ansible_collections.pdops.sglang.plugins.module_utils.record import fingerprints, identity, packages
 from ansible_collections.pdops.sglang.plugins.module_utils.record.data import merged_fingerprint
+from ansible_collections.pdops.sglang.plugins.module_utils.record.machine import testimony as tell
+from ansible_collections.pdops.sglang.plugins.module_utils.store.store import Store
 
 FILES = {"sglang/__init__.py": b"x = 1\n", "sglang/srt/a.py": b"y = 2\n", "../../bin/sglang": b"#!python\n"}
 
@@ -148,3 +153,36 @@ def test_machines_are_merged_and_where_they_differ_it_is_said():
     assert fingerprints.is_simulation({"decode engine": "0.5.23-simulation"}) and not fingerprints.is_simulation(
         {"a": "0.5.23"}
     )
+
+
+def test_a_machine_tells_its_ended_changes_without_secrets_and_what_it_cannot_read(tmp_path):
+    who_ = {"user": "bob", "host": "ops2", "pid": 1}
+    spec = {"unit": "u", "serve_script": "/s", "manager": "systemd", "name": "dsv4-decode"}
+    knobs = {"SGLANG_X": [None, "--api-key sk-AbCdEfGhIjKlMnOpQrStUv"], "HF_TOKEN": ["a", "b"]}
+    files = [{"instance": "dsv4-decode", "path": "/s", "sha256_before": "0", "sha256_after": "1", "knobs": knobs}]
+    book = Book(Store(str(tmp_path)))
+    for at, state in enumerate(("confirmed", "open")):
+        record = rules.new_record(
+            f"20261129T20061{at}-set-00000{at}",
+            "dsv4",
+            "set",
+            "set it",
+            who_,
+            files,
+            [spec],
+            1.0,
+            "2026-11-29T20:06:13Z",
+        )
+        book._save(rules.ended(record, state, "", "2026-11-29T20:07:00Z") if state == "confirmed" else record)
+    (tmp_path / "changes" / "half.json").write_text("{")
+    instance = Instance("dsv4-decode", "decode", "u", "/s", "http://127.0.0.1:1", "m", "systemd")
+    told = tell([instance], str(tmp_path))
+    (change,) = told["changes"]
+    assert (change["id"], change["who"], change["ended"]) == (
+        "20261129T200610-set-000000",
+        "bob on ops2",
+        "2026-11-29T20:07:00Z",
+    )
+    assert change["files"] == [{"instance": "dsv4-decode", "knobs": {"SGLANG_X": [None, "--api-key ********"]}}]
+    assert "half.json" in told["trouble"][0]
+    assert told["fingerprint"]["decode engine"] == told["fingerprint"]["decode arguments"] == "not observable"
