@@ -86,6 +86,7 @@ def reports(module_lab: Lab) -> dict[str, Path]:
     ran = module_lab.play(str(book))
     assert ran.rc == 0 and ran.recap["changed"] == 0, ran.text
     made["probe"] = folder / "latest.html"
+    made["record"] = module_lab.dir / "reports" / "rolled-back" / "lab" / "record.html"
     for path in made.values():
         # Pictures are for everybody: where this test happened to run says nothing there.
         path.write_text(
