@@ -160,6 +160,7 @@ def lab_json(layout: Layout, with_proxy: bool) -> dict[str, object]:
         "supervisor_socket": layout.socket,
         "model": layout.model,
         "engine": layout.engine,
+        "tensor_parallel": layout.shape.tensor_parallel,
         "load_timeout_s": layout.load_timeout_s,
         "faults_file": layout.faults,
         "inventory": layout.at("inventory.json"),
