@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ...installed import Installed
 from ..field import KNOB, Machine, Ran
 
 FAULTS = "/etc/pdops-simulation-faults.json"
@@ -168,3 +169,14 @@ def test_values_that_cannot_work_are_refused_before_anything_is_written(fleet: F
         ran = fleet.play("deploy.yml", "-l", "dsv4", "-e", json.dumps(given))
         assert ran.rc == 2 and re.search(word, ran.words, re.IGNORECASE), ran.text
     assert fleet.states() == before
+
+
+def test_the_installed_collection_writes_the_same(fleet: Fleet, tmp_path: Path) -> None:
+    """Its templates are its own: without the repo the same scripts and units come out."""
+    hosts = fleet.dir / "inventory" / "hosts.yml"
+    installed = Installed(tmp_path, hosts)
+    told = json.loads(hosts.read_text())
+    told["all"]["children"]["instances"]["vars"]["pd_wheels"] = str(fleet.dir / "wheels")
+    (installed.site / "inventory" / "hosts.yml").write_text(json.dumps(told))
+    ran = Ran(0, installed.play("pdops.sglang.deploy", "--check", "--diff"))
+    assert [ran.recap_of(name)["changed"] for name in fleet.machines] == [0, 0], ran.text
