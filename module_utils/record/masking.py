@@ -12,8 +12,6 @@ from ..knobs import refuse_secret
 from ..report import clean
 from ..secret_masking import mask_text
 
-_KNOB_VALUES = ("before", "after", "value")
-
 
 def without_secrets(entry: Mapping[str, Any]) -> dict[str, Any]:
     """The entry with every secret masked, by name and inside of texts, and without control characters.
@@ -22,13 +20,7 @@ def without_secrets(entry: Mapping[str, Any]) -> dict[str, Any]:
     """
     if isinstance(entry.get("knob"), str):
         refuse_secret(entry["knob"])
-    given = dict(entry)
-    if isinstance(given.get("knob"), str):
-        # What an export of that name would show masked is masked here, too.
-        for name in _KNOB_VALUES:
-            if isinstance(given.get(name), str):
-                given[name] = mask_text(f"{given['knob']}={given[name]}").partition("=")[2]
-    cleaned = clean.data(clean.without_secrets(given))
+    cleaned = clean.data(clean.without_secrets(entry))
     return dict(cleaned)
 
 

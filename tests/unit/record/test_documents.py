@@ -189,6 +189,17 @@ def test_prose_that_says_what_its_entries_say_is_let_be(checkout, tmp_path, text
     assert said(tmp_path, text, checkout.folded) == []
 
 
+def test_a_suspicion_may_be_told_as_one_but_not_as_a_cause(checkout, tmp_path):
+    checkout.set()
+    ref = f"[evidence:{checkout.revert().id}]"
+    assert said(tmp_path, f"`{KNOB}` is suspected to hang decode {ref}.\n", checkout.folded) == []
+    ((_line, words),) = said(tmp_path, f"`{KNOB}` hangs decode {ref}.\n", checkout.folded)
+    assert words == f"blames {KNOB} as if it were proved, and the record only suspects it"
+    checkout.add("convict", knob=KNOB, cause="it hangs")
+    ref = f"[evidence:{checkout.reading.entries[-1].id}]"
+    assert said(tmp_path, f"`{KNOB}` hangs decode {ref}. Do not set it.\n", checkout.folded) == []
+
+
 def test_code_that_sets_a_knob_is_prose_too(checkout, tmp_path):
     checkout.set()
     (found,) = said(tmp_path, f"Restart:\n\n~~~\nexport {KNOB}=512\n~~~\n", checkout.folded)

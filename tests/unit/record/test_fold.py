@@ -61,6 +61,29 @@ def test_a_conviction_ends_the_debt_and_a_restore_after_it_is_named(checkout):
     assert checkout.knob.verdict == "convicted"
 
 
+def test_a_suspicion_adds_nothing_to_a_conviction(checkout):
+    checkout.set()
+    checkout.add("convict", knob=KNOB, cause="hangs")
+    checkout.add("suspect", knob=KNOB, said="x")
+    checkout.revert()
+    assert state(checkout) == ({"dsv4-decode": None}, "512", "convicted", 0)
+
+
+def test_who_judges_otherwise_and_knows_of_the_former_judgement_contradicts_nobody(checkout):
+    checkout.set()
+    first = checkout.add("exonerate", knob=KNOB, cause="proxy")
+    checkout.add("convict", knob=KNOB, cause="hangs", refs=[first.id])
+    assert checkout.folded.contradictions == [] and checkout.knob.verdict == "convicted"
+
+
+def test_only_gains_are_losses(checkout):
+    checkout.set()
+    checkout.measure("C64", -3.0, verdict="inconclusive")
+    checkout.measure("C96", 5.7, verdict="rejected")
+    checkout.measure("C8", 2.0, verdict="inconclusive")
+    assert losses(checkout.knob.measured("512")) == [{"load": "C8", "effect_pct": 2.0}]
+
+
 def test_a_suspicion_is_not_cleared_by_a_measurement_or_by_putting_the_value_back(checkout):
     checkout.set()
     checkout.revert()
@@ -158,6 +181,12 @@ def test_what_was_measured_under_another_fingerprint_is_unverified_since_it_chan
     assert now.unverified_why == "driver: 580.65 -> 590"
     checkout.measure(fingerprint=new)
     assert checkout.knob.unverified_since == ""
+    # Since the next change after the measurement, not since one before it, nor since one that was an error.
+    wrong = checkout.add("observe", verb="restart", fingerprint={**new, "engine": "sglang 9"})
+    checkout.add("correct", refs=[wrong.id], said="another machine")
+    assert checkout.knob.unverified_since == ""
+    newest = checkout.add("observe", verb="restart", fingerprint=old)
+    assert checkout.knob.unverified_since == newest.at
 
 
 def test_figures_of_a_simulation_are_called_so_wherever_they_show(checkout):

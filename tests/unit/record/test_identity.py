@@ -63,6 +63,15 @@ def test_a_package_whose_files_are_those_that_were_installed_and_one_that_was_pa
     assert told(site, budget_s=-1) == "0.5.23, files not observable in time"
 
 
+def test_a_large_file_is_compared_by_its_size(site, monkeypatch):
+    install(site)
+    monkeypatch.setattr(packages, "MOST_HASHED", 3)
+    (site / "sglang/srt/a.py").write_bytes(b"y = 3\n")
+    assert told(site) == "0.5.23, files as installed"
+    (site / "sglang/srt/a.py").write_bytes(b"y = 33\n")
+    assert told(site).startswith("0.5.23, 1 file differs (sglang/srt/a.py; ")
+
+
 def test_names_are_compared_as_pypi_does_and_absent_packages_are_left_out(site):
     install(site, "sgl_kernel", "0.3.1", {})
     found = packages.find([str(site), "/nonexistent"], ["sglang", "SGL.kernel"])
