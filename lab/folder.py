@@ -26,6 +26,8 @@ WRITTEN = (
     "cache",
     "state",
     "cut",
+    "root",
+    "intended",
     "inventory.json",
     "faults.json",
     "supervisord.conf",

@@ -32,6 +32,8 @@ def of_lab(lab: Mapping[str, Any]) -> dict[str, Any]:
             "pd_python": lab["python"],
             "pd_serve_root": f"{lab['dir']}/root",
             "pd_intended_dir": f"{lab['dir']}/intended",
+            "pd_gpu_arch": 120,
+            "pd_kernel_checks": ["import", "plan"],
             **({"pd_bootstrap_port": told["bootstrap_port"]} if told["role"] == "prefill" else {}),
             **({"pd_metrics_url": told["metrics_url"]} if told["role"] == "router" else {}),
         }

@@ -68,6 +68,8 @@ options:
         that are up, a decode with those of role prefill. A field that one side does not tell, or that is C(auto) on both,
         is not compared, and named.
       - V(effective) - the running process has the knobs of O(expectations).
+      - V(kernels) - the kernel package that O(serve_script) selects is the one that serves, by the record that its plugin writes. The gate
+        is left out where the script selects none. SGLang swallows a plugin that raises, and serves its own kernel.
       - V(router) - the router is ready, knows its O(workers) in their roles, calls them healthy, and no circuit breaker is
         open. An open one is waited out. A worker that the router has given up fails at once.
       - V(completion) - real requests are answered, with content, a proper finish reason and a token count. One prompt is
@@ -76,7 +78,7 @@ options:
         did. Needs V(completion) before it, and engines with C(--enable-metrics).
     type: list
     elements: str
-    choices: [unit, port, bootstrap, health, rendezvous, effective, router, completion, transfer]
+    choices: [unit, port, bootstrap, health, rendezvous, effective, kernels, router, completion, transfer]
     default: [unit, port, health]
   required:
     description:
@@ -86,7 +88,7 @@ options:
         prefill may be out of reach.
     type: list
     elements: str
-    choices: [unit, port, bootstrap, health, rendezvous, effective, router, completion, transfer]
+    choices: [unit, port, bootstrap, health, rendezvous, effective, kernels, router, completion, transfer]
   expectations:
     description:
       - Knobs for gate V(effective), name to value (a string or an integer). A null value says that it must not be set.
@@ -139,6 +141,12 @@ options:
     description: Most tokens of a prompt of gate V(completion). A prefill chunk that is longer is not reached, and that is said.
     type: int
     default: 20480
+  kernels_serve:
+    description:
+      - Requests went through the instance, so gate V(kernels) wants a package that has served; otherwise it is enough that its
+        hook took.
+    type: bool
+    default: false
   model:
     description: Model for gate V(completion). If not set, the first of C(/v1/models).
     type: str
@@ -288,6 +296,7 @@ resume:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.gates import kernels
 from ..module_utils.gates.base import GATES
 from ..module_utils.gates.ladder import check_gates, run_ladder, state_from_dict
 from ..module_utils.gates.rendezvous import SIZES
@@ -317,6 +326,7 @@ def main() -> None:
             "peers": {"type": "list", "elements": "dict", "default": []},
             "may_differ": {"type": "list", "elements": "str", "choices": list(SIZES), "default": []},
             "longest_prompt_tokens": {"type": "int", "default": 20480, "no_log": False},
+            "kernels_serve": {"type": "bool", "default": False},
             "model": {"type": "str"},
             "api_key": {"type": "str", "no_log": True},
             "api_key_file": {"type": "path", "no_log": False},
@@ -334,13 +344,14 @@ def main() -> None:
         target = target_from(given)
         expectations = expectations_from(given["expectations"])
         check_gates(target, given["gates"], given["required"] or ())
+        gates = kernels.applicable(target, given["gates"])
         state = state_from_dict(given["resume"])
         if module.check_mode:
-            waits = f"{target.name}: would wait at most {given['timeout_s']:g} s for {', '.join(given['gates'])}"
+            waits = f"{target.name}: would wait at most {given['timeout_s']:g} s for {', '.join(gates)}"
             module.exit_json(changed=False, skipped=True, msg=waits)
         state = run_ladder(
             target,
-            given["gates"],
+            gates,
             expectations,
             given["slice_s"],
             state,

@@ -27,12 +27,12 @@ options:
   verb:
     description: The verb for which edits are worked out.
     type: str
-    choices: [restore, set, revert, restart, verify, recover, rollback, deploy]
+    choices: [restore, set, revert, restart, verify, recover, rollback, deploy, kernels]
     default: verify
   asked:
     description:
       - What narrows the verb. Keys are V(knob), V(value), V(from), V(instance), V(role), V(scope), V(state), V(expect_only),
-        V(change) of V(rollback), V(take) of V(deploy); all of them may be left out.
+        V(change) of V(rollback), V(take) of V(deploy), V(kernels) of V(kernels); all of them may be left out.
     type: dict
     default: {}
   all_instances:
@@ -117,7 +117,17 @@ def main() -> None:
             "state_dir": {"type": "path", "default": "/var/lib/pdops"},
             "verb": {
                 "type": "str",
-                "choices": ["restore", "set", "revert", "restart", "verify", "recover", "rollback", "deploy"],
+                "choices": [
+                    "restore",
+                    "set",
+                    "revert",
+                    "restart",
+                    "verify",
+                    "recover",
+                    "rollback",
+                    "deploy",
+                    "kernels",
+                ],
                 "default": "verify",
             },
             "asked": {"type": "dict", "default": {}},

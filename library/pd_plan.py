@@ -37,7 +37,7 @@ options:
   verb:
     description: What is to be done.
     type: str
-    choices: [restore, set, revert, restart, verify, recover, rollback, deploy]
+    choices: [restore, set, revert, restart, verify, recover, rollback, deploy, kernels]
     required: true
   asked:
     description: What narrows the verb; see M(pdops.sglang.pd_info).

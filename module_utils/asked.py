@@ -7,14 +7,14 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from . import knobs
 from .deployment import ROLES, Instance
 from .pdops_error import PdopsError
 
-VERBS = ("restore", "set", "revert", "restart", "verify", "recover", "rollback", "deploy")
+VERBS = ("restore", "set", "revert", "restart", "verify", "recover", "rollback", "deploy", "kernels")
 TAKES = ("host", "vars")
 SCOPES = ("co", "decode", "router", "rolling")
 
@@ -42,6 +42,8 @@ class Asked:
     take: str | None = None
     one_sided: bool = False
     pair_knobs: tuple[str, ...] = ()
+    #: Of the verb of that name: ``package`` in words, and ``knobs``, by instance, that select it.
+    kernels: Mapping[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         return {**asdict(self), "instances": list(self.instances), "pair_knobs": list(self.pair_knobs)}
@@ -207,6 +209,11 @@ def read_asked(verb: str, given: Mapping[str, Any], instances: list[Instance]) -
         raise PdopsError(
             "deploy.yml takes the whole deployment, since its instances share what must be equal; limit it with -l DEPLOYMENT only."
         )
+    if verb == "kernels" and (knob is not None or value is not None or _text(given, "from")):
+        raise PdopsError(
+            "deploy_kernels.yml takes no knob; further knobs of the kernels go by pd_kernel_knobs or set_knob.yml, "
+            "and restore_knob.yml or rollback.yml goes back."
+        )
     if verb in ("restart", "verify", "recover", "rollback", "deploy") and (knob is not None or value is not None):
         raise PdopsError(f"{verb} takes no knob; use set_knob.yml, restore_knob.yml or revert_knob.yml.")
     if verb != "restart" and scope == "router":
@@ -228,6 +235,7 @@ def read_asked(verb: str, given: Mapping[str, Any], instances: list[Instance]) -
         pair_knobs=tuple(str(name) for name in given.get("pair_knobs") or ()),
         change=change,
         take=take,
+        kernels=dict(given.get("kernels") or {}) if verb == "kernels" else {},
     )
 
 

@@ -232,6 +232,47 @@ class _Look:
         units = unit_edits_back(self.store, self.undo, self.instance.name, self.asked.expect_only)
         return units if edit is None else [edit, *units]
 
+    def selecting(self) -> list[dict[str, Any]]:
+        """The one edit that selects a kernel package: several knobs of one script, so that going back is one step."""
+        wanted = self.asked.kernels.get("knobs", {}).get(self.instance.name)
+        if not wanted:
+            return []
+        edit = self.edits_of({str(name): None if value is None else str(value) for name, value in wanted.items()})
+        return [edit] if edit["refused"] or edit["changed"] else []
+
+    def edits_of(self, wanted: Mapping[str, str | None]) -> dict[str, Any]:
+        """As :meth:`edit`, of several knobs at once; what they become is in ``expect``."""
+        path = self.instance.serve_script
+        asked = {"path": path, "knobs": dict(wanted), "state": "present", "expect_only": True}
+        answer: dict[str, Any] = {
+            "instance": self.instance.name,
+            "path": path,
+            "knob": "",
+            "before": None,
+            "after": None,
+            "line_after": None,
+            "source": None,
+            "label": f"kernels {self.asked.kernels.get('package', '')}".strip()[:120],
+            "request": {**asked, "from_version": None, "from_backup": None, "lines_only": False},
+            "expect": dict(wanted),
+            "refused": None,
+        }
+        try:
+            plan = plan_edit(EditRequest(path=path, knobs=wanted), self.store)
+        except PdopsError as error:
+            return {**answer, "refused": str(error), **error.details}
+        return {
+            **answer,
+            "sha256_before": plan.sha256_before,
+            "sha256_after": plan.sha256_after,
+            "changed": plan.changed,
+            "changed_lines": shown_lines(plan.before, plan.after, changed_lines(plan.before, plan.after)),
+            "knobs": {name: both for name, both in plan.knobs.items() if both["before"] != both["after"]},
+            "diff": masked_diff(plan),
+            "warnings": list(plan.warnings),
+            "other_lines": list(plan.other_lines),
+        }
+
     def known(self, knob: str) -> bool:
         """Whether the script, a version or a backup names the knob."""
         return knob in self.reading.active() or any(
@@ -242,13 +283,14 @@ class _Look:
         edits: list[dict[str, Any]] = []
         if self.asked.wants(self.instance):
             makers = {"restore": self.restorable, "set": self.settable, "revert": self.revertible}
-            makers["rollback"] = self.undone
+            makers.update(rollback=self.undone, kernels=self.selecting)
             maker = makers.get(self.asked.verb)
             edits = maker() if maker else []
         names = set(self.now) | {edit["knob"] for edit in edits if edit["knob"]}
         names |= {name for edit in edits for name in edit.get("expect", {})}
         if self.asked.knob:
             names.add(self.asked.knob)
+        names |= set(self.asked.kernels.get("knobs", {}).get(self.instance.name, ()))
         running = self.running(names)
         for edit in edits:
             if "expect" in edit:

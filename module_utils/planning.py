@@ -12,6 +12,7 @@ from .asked import Asked
 from .deploy_plan import plan_deploy
 from .deployment import Instance
 from .finishing import plan_forward, plan_rollback
+from .kernel_plan import plan_kernels
 from .left_behind import left_behind
 from .pdops_error import PdopsError
 from .plan import Plan
@@ -37,6 +38,7 @@ def decide(
         "recover": plan_forward,
         "rollback": plan_rollback,
         "deploy": plan_deploy,
+        "kernels": plan_kernels,
     }
     plan = makers[asked.verb](deployment, sight, asked)
     if superseded and not plan.restart and asked.verb not in ("verify", "recover"):

@@ -22,6 +22,7 @@ from aiohttp.http_exceptions import BadHttpMessage
 from .core import Engine, say
 from .endpoints import Endpoints
 from .options import VERSION, BadFlag, Options, parse
+from .plugins import load_plugins
 from .rooms import Bootstrap, Prefills
 from .serving import Serving
 from .settings import BadSetting, read_settings
@@ -106,9 +107,12 @@ async def _run(engine: Engine) -> int:
 
 
 def _start(argv: list[str]) -> tuple[Options, Engine]:
-    options = parse(argv)
     env = dict(os.environ)
-    return options, Engine(options, read_settings(env), read_knob(env), env)
+    kernels = load_plugins(env, say)  # before the arguments, which a plugin may add to
+    options = parse(argv)
+    engine = Engine(options, read_settings(env), read_knob(env), env)
+    engine.kernels = kernels
+    return options, engine
 
 
 class _NoPreface(logging.Filter):

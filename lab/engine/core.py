@@ -15,6 +15,7 @@ from typing import Any
 from .children import Children
 from .metrics import Metrics
 from .options import Options
+from .plugins import Kernels
 from .settings import Faults, Settings
 from .speed import token_s
 
@@ -66,6 +67,7 @@ class Engine:
         self.load_s = 0.0
         self.idle_s = 0.0
         self.steps = 0
+        self.kernels: Kernels | None = None
         self._work = asyncio.Event()
         self._stopped_child = False
         self._failed_transfers = 0  # of the fault transfer_fail_times
@@ -91,6 +93,8 @@ class Engine:
 
     def add(self, stream: Stream) -> None:
         self.running.append(stream)
+        if self.kernels is not None:
+            self.kernels.decode(len(self.running))
         self._work.set()
 
     def remove(self, stream: Stream) -> None:

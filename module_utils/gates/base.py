@@ -15,7 +15,18 @@ from ..services.base import ServiceManager
 PASSED, FAILED, PENDING, UNSEEN = "passed", "failed", "pending", "not-observable"
 
 #: In the order in which they prove something (reference/sglang-pd.md C.7).
-GATES = ("unit", "port", "bootstrap", "health", "rendezvous", "effective", "router", "completion", "transfer")
+GATES = (
+    "unit",
+    "port",
+    "bootstrap",
+    "health",
+    "rendezvous",
+    "effective",
+    "kernels",
+    "router",
+    "completion",
+    "transfer",
+)
 
 
 @dataclass(frozen=True)
@@ -66,6 +77,7 @@ class Target:
     peers: Tuple[Peer, ...] = ()
     may_differ: Tuple[str, ...] = ()  # parallel sizes that the roles need not share
     longest_prompt_tokens: int = 20480
+    kernels_serve: bool = False  # requests went through, so a kernel package must have served
 
     def engines(self, *roles: str) -> Tuple[Peer, ...]:
         """The peers of these roles."""

@@ -110,6 +110,8 @@ def check_gates(target: Target, gates: Sequence[str], required: Sequence[str]) -
         raise PdopsError(f"{target.name} is a router: gate rendezvous is for a prefill or a decode")
     if "router" in gates and target.role != "router":
         raise PdopsError(f"{target.name} is a {target.role}: gate router is for a router")
+    if "kernels" in gates and target.role == "router":
+        raise PdopsError(f"{target.name} is a router: gate kernels is for a prefill or a decode")
     if "transfer" in gates and "completion" not in gates[: list(gates).index("transfer")]:
         raise PdopsError(
             f"{target.name}: gate transfer compares the counters before and after gate completion; name completion before it"
@@ -143,6 +145,10 @@ def _check_of(gate: str) -> Callable[[Target, Look], Verdict]:
         from . import effective
 
         return effective.check
+    if gate == "kernels":
+        from . import kernels
+
+        return kernels.check
     if gate == "router":
         from . import router
 

@@ -135,4 +135,5 @@ def target_from(options: Mapping[str, Any]) -> Target:
         peers=tuple(_peers(options, key)),
         may_differ=_may_differ(options),
         longest_prompt_tokens=int(options.get("longest_prompt_tokens") or 20480),
+        kernels_serve=bool(options.get("kernels_serve")),
     )

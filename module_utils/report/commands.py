@@ -22,6 +22,7 @@ _PLAYBOOKS = {
     "revert": "revert_knob.yml",
     "restart": "restart.yml",
     "verify": "verify.yml",
+    "kernels": "deploy_kernels.yml",
 }
 
 

@@ -49,7 +49,7 @@ def sha256_of(content: bytes) -> str:
 
 
 @contextmanager
-def _size_limit_as_error() -> Iterator[None]:
+def size_limit_as_error() -> Iterator[None]:
     """A write beyond RLIMIT_FSIZE shall raise EFBIG instead of killing the process with SIGXFSZ.
 
     Python itself ignores that signal at its start; this holds also where somebody set it otherwise.
@@ -112,7 +112,7 @@ def write_private(path: str, content: bytes, mode: int = 0o600) -> None:
     Raises :class:`PdopsError` with the reason.
     """
     try:
-        with _size_limit_as_error():
+        with size_limit_as_error():
             temporary = _write_temporary(path, content, mode)
         try:
             os.replace(temporary, path)
@@ -152,7 +152,7 @@ def append_line(path: str, line: bytes) -> int:
     the file is as it was.
     """
     try:
-        with _size_limit_as_error():
+        with size_limit_as_error():
             new = not os.path.exists(path)
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
             descriptor = os.open(path, flags, 0o600)
@@ -265,7 +265,7 @@ def replace_file(path: str, content: bytes, expect_sha256: str) -> None:
     check_replaceable(path)
     real = os.path.realpath(path)
     try:
-        with _size_limit_as_error():
+        with size_limit_as_error():
             temporary = _write_temporary(real, content, 0o600)
         try:
             _copy_attributes(real, temporary)
