@@ -30,6 +30,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.plan import Plan
 from ansible_collections.pdops.sglang.plugins.module_utils.plan_text import plan_lines
 from ansible_collections.pdops.sglang.plugins.module_utils.planning import decide
 from ansible_collections.pdops.sglang.plugins.module_utils.record import folder, planned, reasons
+from ansible_collections.pdops.sglang.plugins.module_utils.record.documents import markdown_files
 from ansible_collections.pdops.sglang.plugins.module_utils.record.fold import fold
 from ansible_collections.pdops.sglang.plugins.module_utils.record.place import evidence_folder
 from ansible_collections.pdops.sglang.plugins.module_utils.record.text import debt_lines
@@ -68,6 +69,7 @@ class ActionModule(ActionBase):
             instances = [instance_from_dict(item) for item in given["instances"]]
             asked = read_asked(given["verb"], given["asked"], instances)
             reason = reasons.check(given["verb"], given["asked"], _today())
+            _check_docs(extra.get("docs"))
             if given["infos"] is None:
                 return {**result, "changed": False}
             plan = decide(given["deployment"], instances, given["infos"], asked, given["take_over"] or None)
@@ -106,6 +108,14 @@ class ActionModule(ActionBase):
             return lines, debt_lines(folded, today)
         except PdopsError as error:
             return [f"record: {error}"], []
+
+
+def _check_docs(docs: Any) -> None:
+    """Documents that are to follow the change: that there are none is to be known before it, not after."""
+    if docs:
+        markdown_files(
+            os.path.expanduser(path.strip()) for path in (docs.split(",") if isinstance(docs, str) else docs)
+        )
 
 
 def _today() -> datetime.date:

@@ -53,6 +53,11 @@ def lab(module_lab: Lab) -> Lab:
         ("set_knob.yml", [], "set_knob needs a knob; type -e knob=NAME -e value=VALUE"),
         ("set_knob.yml", ["-e", "knob=SGLANG_LOG_MS", "-e", "value=1"], "say where with -e role=decode"),
         ("set_knob.yml", ["-e", "knob=HF_TOKEN", "-e", f"value={SECRET}"], "HF_TOKEN looks like a secret"),
+        (
+            "restore_knob.yml",
+            ["-e", "docs=nosuch"],
+            "docs=nosuch does not exist; name a Markdown file or a folder of them",
+        ),
         ("restart.yml", ["-e", "scope=everything"], "scope=everything is unknown; it must be co"),
     ],
 )
