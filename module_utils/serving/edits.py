@@ -18,6 +18,7 @@ from ..pdops_error import PdopsError
 from ..script_views import masked_difference, shown_lines
 from ..scripts.diffing import changed_lines
 from ..services import unit_files
+from ..services.systemd import refuse_without_systemd
 from ..store.atomic import ABSENT, read_regular, sha256_of
 from ..store.backups import MOST_BYTES
 from ..store.store import Store
@@ -167,6 +168,7 @@ def _undone(plan: ScriptPlan) -> list[str]:
 
 
 def _unit_edit(item: Item, path: str, rendered: bytes, store: Store) -> tuple[Optional[dict[str, Any]], bytes]:
+    refuse_without_systemd()
     name, after = os.path.basename(path), rendered
     found = unit_files.findings(name, rendered)
     if found:

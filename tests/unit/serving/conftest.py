@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from ansible_collections.pdops.sglang.plugins.module_utils.services import systemd as running
 
 
 @pytest.fixture
@@ -26,5 +27,6 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], lis
     )
     for name in ("systemctl", "systemd-analyze"):
         (folder / name).chmod(0o755)
+    monkeypatch.setattr(running, "RUN_FOLDER", str(folder))
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     return lambda: calls.read_text().splitlines()

@@ -17,6 +17,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.deployment import Ins
 from ansible_collections.pdops.sglang.plugins.module_utils.managed.comparing import Comparison
 from ansible_collections.pdops.sglang.plugins.module_utils.managed.knob_block import BEGIN, END
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.services import systemd as running
 from ansible_collections.pdops.sglang.plugins.module_utils.serving.edits import Item, Offer, offer, stage
 from ansible_collections.pdops.sglang.plugins.module_utils.store.atomic import ABSENT
 from ansible_collections.pdops.sglang.plugins.module_utils.store.store import Store
@@ -245,3 +246,10 @@ def test_what_was_taken_over_was_not_there_before_either(machine: Machine, syste
     merged = rules.inherit(later, former)
     assert {item["sha256_before"] for item in merged["files"]} == {ABSENT} and contents.newly_made(merged) == {"d"}
     assert newer.edits[0]["existed"] is True
+
+
+def test_a_machine_whose_init_is_something_else_is_refused(
+    machine: Machine, systemd: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "RUN_FOLDER", "/no/such")
+    assert "does not run systemd" in str(machine.offer().refused) and systemd() == []
