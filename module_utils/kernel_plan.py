@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import scoping
 from .asked import Asked
 from .pdops_error import PdopsError
 from .plan import Plan
@@ -18,7 +19,7 @@ def _late(sight: Sight, name: str, knobs: dict[str, Any]) -> list[str]:
 
 
 def plan_kernels(deployment: str, sight: Sight, asked: Asked) -> Plan:
-    """One edit for each instance that is to have the package; engines restart together, unless ``scope=decode`` is said.
+    """One edit for each instance that is to have the package; what restarts is decided as for any knob (:mod:`.scoping`).
 
     A script that selects it already, with a process that does not have it, is restarted and not written.
     """
@@ -44,15 +45,13 @@ def plan_kernels(deployment: str, sight: Sight, asked: Asked) -> Plan:
     if not edits and not why:
         sentence = f"nothing to deploy: {called} has {package} already"
         return Plan(deployment, asked.verb, sentence, nothing=sentence)
-    roles = {item.role for item in sight.instances if item.name in why}
-    scope = "co" if why else "none"
-    if asked.scope == "decode" and why:
-        if roles != {"decode"}:
-            raise PdopsError("scope=decode does not restart prefill, whose script changes; leave scope out.")
-        scope = "decode"
-    restart = tuple(
-        item.name for item in sight.instances if scope == "co" or (scope == "decode" and item.role == "decode")
-    )
+    scope, rule = "none", ""
+    restart: tuple[str, ...] = ()
+    if why:
+        changed = {name for edit in edits for name in edit.get("knobs", {})}
+        scope, rule = scoping.scope_of_edit(sight, asked, list(why), changed)
+        restart = tuple(scoping.in_scope(sight, scope, list(why)))
+        scoping.refuse_alone(sight, scope, list(restart))
     return Plan(
         deployment,
         asked.verb,
@@ -61,6 +60,7 @@ def plan_kernels(deployment: str, sight: Sight, asked: Asked) -> Plan:
         restart=restart,
         scope=scope,
         why={name: why.get(name, "restarted with it, so that the pair meets afresh") for name in restart},
+        rule=rule,
         expect={name: knobs for name, knobs in wanted.items() if name in restart or not restart},
         warnings=tuple(str(sentence) for edit in edits for sentence in edit.get("warnings", [])),
     )

@@ -34,7 +34,7 @@ class Kernels:
         self.status = plugin.Status(self.knobs.status_dir)
         self.status.write(
             state="hooked",
-            sglang=f"{VERSION} (simulation)",
+            sglang=VERSION,
             simulation=True,
             knobs=vars(self.knobs),
             plans=[],
