@@ -88,6 +88,12 @@ instances:
           V(read), V(absent) or V(not readable), sentences on what could not be read, and notes.
       type: dict
       returned: when the unit is known
+    kernels:
+      description:
+        - The kernel package that the script selects, V(null) for none. C(folder), C(version), C(there) (whether the folder is),
+          C(records) of the plugin by process (C(state), C(package), C(policy), C(plans), C(fallbacks)), and C(said).
+      type: dict
+      returned: when the unit is known
     knobs:
       description:
         - One entry per knob. RV(ignore:value) is what the next start gives to the engine, RV(ignore:decided) is V(script), V(unit),

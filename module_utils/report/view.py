@@ -103,10 +103,22 @@ def _facts(story: Story, took_s: Optional[float], outage_s: Optional[float], had
     if had_outage:
         over = outage_s is not None
         add("Outage", wording.duration(outage_s) if over else "not over", console=True, tone="" if over else "bad")
+    add("Kernels", _kernels(story))
     if story.lost is not None:
         add("Requests lost", str(story.lost), console=True, tone="warn" if story.lost else "")
     add("Change", story.change_id, code=True)
     return facts
+
+
+def _kernels(story: Story) -> str:
+    """What gate kernels said last of each instance: version and plans; the stock kernels of SGLang are not told."""
+    said = {
+        event.instance: gate.said
+        for event in story.events
+        for gate in event.gates
+        if gate.gate == "kernels" and gate.result == "passed"
+    }
+    return "; ".join(f"{instance}: {words}" for instance, words in said.items())
 
 
 def _failure(story: Story) -> Optional[dict[str, Any]]:

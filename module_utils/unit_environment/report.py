@@ -14,6 +14,8 @@ from .. import knobs
 from ..change.book import Book
 from ..deployment import Instance
 from ..gates.effective import observe_knobs
+from ..kernel_package.selection import PATH, STATUS
+from ..kernel_package.serving_now import kernels_of
 from ..pdops_error import PdopsError
 from ..script_views import masked_beside, masked_value
 from ..scripts.reading import read_script
@@ -98,6 +100,11 @@ def _report(instance: Instance, store: Store, wanted: Optional[str]) -> dict[str
             {"line": item.line, "code": item.code, "said": hide.text(item.sentence)} for item in effect.alone.findings
         ],
     }
+    report["kernels"] = kernels_of(
+        effect.knob(PATH, instance.serve_script).value,
+        effect.knob(STATUS, instance.serve_script).value,
+        manager.processes(instance.unit) if manager is not None and status is not None and status.main else (),
+    )
     notes = list(environment.notes)
     known = (os.path.basename(instance.serve_script), os.path.basename(os.path.realpath(instance.serve_script)))
     if environment.command and not any(name in environment.command for name in known):

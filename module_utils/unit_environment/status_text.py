@@ -43,6 +43,8 @@ def _instance_lines(name: str, report: Mapping[str, Any], wanted: Optional[str])
         else f"{name} ({report['role']}): the state of {unit['name']} is not known: {unit['detail']}",
         f"  {script['error'] or script['path'] + ', ' + _version_words(script)}",
     ]
+    if report.get("kernels"):
+        lines.append(f"  kernels: {report['kernels']['said']}")
     knobs = report["knobs"]
     # What holds for several knobs is said once, below them.
     counted = Counter(remark["said"] for knob in knobs for remark in knob["remarks"])
