@@ -82,6 +82,11 @@ newest:
   description: The last change that ended; none when there is none.
   returned: success
   type: dict
+ended:
+  description: The newest ones that ended, with what their files have now.
+  returned: success
+  type: list
+  elements: dict
 unreadable:
   description: A sentence per record that cannot be read.
   returned: success

@@ -194,7 +194,7 @@ def read_asked(verb: str, given: Mapping[str, Any], instances: list[Instance]) -
     if verb == "revert" and knob is None:
         raise PdopsError("revert_knob needs a knob; type -e knob=NAME.")
     change = _text(given, "change")
-    if change is not None and verb != "rollback":
+    if change is not None and verb not in ("rollback", "recover"):
         raise PdopsError(f"change={change} belongs to rollback.yml; {verb} takes none.")
     if verb == "rollback" and (wanted or role or scope or _text(given, "from")):
         raise PdopsError(

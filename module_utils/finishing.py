@@ -43,7 +43,8 @@ def plan_forward(deployment: str, sight: Sight, asked: Asked) -> Plan:
     between, with some files old or a rollback begun, is refused: the way on from there is back, or the verb again.
     """
     opens = sight.open_changes()
-    if not opens:
+    edits = _chosen_edits(sight)
+    if not opens and not edits:
         sentence = "nothing to carry through: no change is open"
         return Plan(deployment, asked.verb, sentence, nothing=sentence)
     for change in opens:
@@ -61,13 +62,39 @@ def plan_forward(deployment: str, sight: Sight, asked: Asked) -> Plan:
     why: dict[str, str] = {}
     for change in opens:
         why.update(_not_in_effect(sight, change))
-    newest = opens[-1]
+    if opens:
+        newest = opens[-1]
+    else:
+        newest = next(item for info in sight.infos for item in info.get("ended", []) if item["id"] == asked.change)
     summary = f"carried through: {newest['summary']} (change {newest['id']})"
+    why.update({edit["instance"]: "its script changes" for edit in edits})
     if not why:
         return Plan(deployment, asked.verb, summary)
     restart = _restart_all(sight)
     reasons = {name: why.get(name, "restarted with it, so that the pair meets afresh") for name in restart}
-    return Plan(deployment, asked.verb, summary, restart=restart, scope="co", why=reasons)
+    expect = {edit["instance"]: dict(edit["expect"]) for edit in edits if edit["expect"]}
+    return Plan(
+        deployment,
+        asked.verb,
+        summary,
+        edits=tuple(edits),
+        restart=restart,
+        scope="co",
+        rule="what is there is proved as a whole",
+        why=reasons,
+        expect=expect,
+    )
+
+
+def _chosen_edits(sight: Sight) -> list[dict[str, Any]]:
+    """All that the machines offer; one that is refused refuses the whole."""
+    edits = [dict(edit) for item in sight.instances for edit in sight.by_name[item.name].get("edits", [])]
+    refused = [edit for edit in edits if edit.get("refused")]
+    if refused:
+        raise PdopsError(
+            f"{refused[0]['instance']}: {refused[0]['refused']}", other_lines=refused[0].get("other_lines", [])
+        )
+    return edits
 
 
 def plan_rollback(deployment: str, sight: Sight, asked: Asked) -> Plan:
@@ -99,12 +126,7 @@ def plan_rollback(deployment: str, sight: Sight, asked: Asked) -> Plan:
         # Or a second run would put back what the first one did.
         sentence = f"nothing to roll back: the newest is {told}; name another with -e change=ID"
         return Plan(deployment, asked.verb, sentence, nothing=sentence)
-    edits = [dict(edit) for item in sight.instances for edit in sight.by_name[item.name].get("edits", [])]
-    refused = [edit for edit in edits if edit.get("refused")]
-    if refused:
-        raise PdopsError(
-            f"{refused[0]['instance']}: {refused[0]['refused']}", other_lines=refused[0].get("other_lines", [])
-        )
+    edits = _chosen_edits(sight)
     why = {edit["instance"]: "its script goes back" for edit in edits if not edit.get("in_effect")}
     if not edits:
         if not any(undo["files"] for undo in undone):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .asked import Asked
+from .change.split import splits
 from .pdops_error import PdopsError
 from .sight import Sight
 
@@ -21,17 +22,27 @@ def left_behind(sight: Sight, asked: Asked, take_over: str | None) -> tuple[list
     reading_only = asked.verb == "verify"
     found = []
     superseded = None
+    told_of: dict[tuple[str, str, str], list[str]] = {}
     for info in sight.infos:
         for change in info.get("unreported", []):
+            key = (str(change["id"]), str(change["state"]), str(change["reason"]))
+            told_of.setdefault(key, []).append(str(info.get("change_machine", "")))
+            if len(told_of[key]) > 1:
+                continue  # the same is told once, with the names of the machines below
             found.append(
                 f"change {change['id']} of {change['who']} ({change['summary']}) was {change['state']} by its guard "
                 f"at {change['ended']}: {change['reason']}"
             )
-    for change in sight.open_changes():
+    for (change_id, state, _reason), machines in told_of.items():
+        if len(sight.infos) > 1:
+            found.append(f"change {change_id} was {state} on {', '.join(machines)}")
+    if asked.verb != "recover":
+        found += [line.strip() for split in splits(sight.infos) for line in split["lines"]]
+    for change, on in _open_ones(sight):
         dead = change["free"] or change["controller_gone"]
         told = (
             f"change {change['id']} of {change['who']} ({change['summary']}), open since {change['opened']}, "
-            f"{'stopped after' if dead else 'is under way, now at'} '{change['last_step']}'"
+            f"{'stopped after' if dead else 'is under way, now at'} '{change['last_step']}'{on}"
         )
         if not reading_only and (change["free"] or (take_over == change["id"] and change["state"] == "open")):
             why = "its controller is gone" if change["controller_gone"] else "nobody leads it any more"
@@ -51,6 +62,28 @@ def left_behind(sight: Sight, asked: Asked, take_over: str | None) -> tuple[list
     if take_over and superseded is None and not reading_only:
         raise PdopsError(f"take_over={take_over}: no such change is open here; leave take_over out.")
     return found, superseded
+
+
+def _open_ones(sight: Sight) -> list[tuple[Mapping[str, Any], str]]:
+    """Each open change once, from the machine that saw it last, with the names of its machines where there are several.
+
+    All files of it count: one machine alone knows only its own.
+    """
+    seen: dict[str, list[tuple[Mapping[str, Any], str]]] = {}
+    for info in sight.infos:
+        if info.get("open_change"):
+            seen.setdefault(info["open_change"]["id"], []).append(
+                (info["open_change"], str(info.get("change_machine", "")))
+            )
+    found: list[tuple[Mapping[str, Any], str]] = []
+    for rows in seen.values():
+        held = [change for change, _machine in rows if not change["free"]]
+        newest = max((change for change, _machine in rows), key=lambda change: str(change.get("renewed", "")))
+        files = [item for change, _machine in rows for item in change["files"]]
+        whole = {**(held[0] if held else newest), "files": files}
+        on = f" on {', '.join(machine for _change, machine in rows)}" if len(sight.infos) > 1 else ""
+        found.append((whole, on))
+    return found
 
 
 def _same_intent(change: Mapping[str, Any], asked: Asked) -> bool:

@@ -15,9 +15,10 @@ from . import knobs
 from .asked import Asked
 from .change import record as rules
 from .change.book import Book
-from .change.survey import change_seen
+from .change.split import NEWEST
+from .change.survey import change_seen, ended_seen
 from .change.timings import timings
-from .change.undoing import edit_back, undo_of, unit_edits_back
+from .change.undoing import edit_back, edit_forward, redo_of, undo_of, unit_edits_back
 from .deployment import Instance
 from .gates.effective import observe_knobs
 from .knob_edit import EditRequest, masked_diff, plan_edit, refuse_empty
@@ -75,8 +76,15 @@ def _values(reading: Reading) -> dict[str, str]:
 class _Look:
     """One instance under observation."""
 
-    def __init__(self, instance: Instance, store: Store, asked: Asked, undo: rules.Record | None = None) -> None:
-        self.undo = undo
+    def __init__(
+        self,
+        instance: Instance,
+        store: Store,
+        asked: Asked,
+        undo: rules.Record | None = None,
+        redo: rules.Record | None = None,
+    ) -> None:
+        self.undo, self.redo = undo, redo
         self.instance = instance
         self.store = store
         self.asked = asked
@@ -273,6 +281,11 @@ class _Look:
             "other_lines": list(plan.other_lines),
         }
 
+    def redone(self) -> list[dict[str, Any]]:
+        """The edit that gives the script what a change wrote that went back here and holds on another machine."""
+        edit = None if self.redo is None else edit_forward(self.store, self.redo, self.instance.name)
+        return [] if edit is None else [edit]
+
     def known(self, knob: str) -> bool:
         """Whether the script, a version or a backup names the knob."""
         return knob in self.reading.active() or any(
@@ -283,7 +296,7 @@ class _Look:
         edits: list[dict[str, Any]] = []
         if self.asked.wants(self.instance):
             makers = {"restore": self.restorable, "set": self.settable, "revert": self.revertible}
-            makers.update(rollback=self.undone, kernels=self.selecting)
+            makers.update(rollback=self.undone, kernels=self.selecting, recover=self.redone)
             maker = makers.get(self.asked.verb)
             edits = maker() if maker else []
         names = set(self.now) | {edit["knob"] for edit in edits if edit["knob"]}
@@ -381,9 +394,10 @@ def observe(instances: list[Instance], asked: Asked, state_dir: str) -> dict[str
     specs = [instance.as_dict() for instance in instances]
     reports: dict[str, Any] = {}
     undo = undo_of(book, specs, asked.change) if asked.verb == "rollback" else None
+    redo = redo_of(book, specs, asked.change) if asked.verb == "recover" else None
     for instance in instances:
         try:
-            reports[instance.name] = _Look(instance, store, asked, undo).report()
+            reports[instance.name] = _Look(instance, store, asked, undo, redo).report()
         except PdopsError as error:
             no_script = error.details.get("no_script", False)
             reports[instance.name] = {
@@ -397,6 +411,12 @@ def observe(instances: list[Instance], asked: Asked, state_dir: str) -> dict[str
     return {
         "instances": reports,
         "open_change": change_seen(book, open_change, None) if open_change else None,
+        "ended": [
+            ended_seen(item)
+            for item in [
+                one for one in reversed(book.all()) if rules.overlaps(one, specs) and one["state"] in rules.ENDED
+            ][:NEWEST]
+        ],
         "timings": timings(item for item in book.all() if rules.overlaps(item, specs)),
         "undo": {**rules.summary_of(undo), "verb": undo["verb"]} if undo else None,
         "unreported": [rules.summary_of(item) for item in book.newest_unreported(specs)],

@@ -18,6 +18,7 @@ from ..store.store import Store
 from . import guard_place, who
 from . import record as rules
 from .book import Book
+from .split import NEWEST
 
 FINISHES = ("back", "forward")
 
@@ -61,6 +62,12 @@ def change_seen(book: Book, record: rules.Record, take_over: str | None) -> dict
     }
 
 
+def ended_seen(record: rules.Record) -> dict[str, Any]:
+    """A change that ended, with what its files have now."""
+    told = rules.summary_of(record)
+    return {**told, "files": [{**one, "now": file_now(item)} for one, item in zip(told["files"], record["files"])]}
+
+
 def _unit(instance: Instance) -> dict[str, Any]:
     try:
         status = manager_for(instance.manager, instance.supervisor_config).status(instance.unit)
@@ -70,7 +77,8 @@ def _unit(instance: Instance) -> dict[str, Any]:
 
 
 def survey(instances: Iterable[Instance], state_dir: str, take_over: str | None = None) -> dict[str, Any]:
-    """``changes`` (nobody ended them, newest first), ``newest`` (the last one that ended), ``units``, ``leftovers``.
+    """``changes`` (nobody ended them, newest first), ``newest`` (the last one that ended), ``ended`` (some of these, newest first),
+    ``units``, ``leftovers``.
 
     A record that cannot be read is a sentence in ``unreadable`` and does not hide the others: this is what one asks
     when something is broken.
@@ -86,6 +94,7 @@ def survey(instances: Iterable[Instance], state_dir: str, take_over: str | None 
     return {
         "changes": [change_seen(book, record, take_over) for record in pending],
         "newest": rules.summary_of(ended[-1]) if ended else None,
+        "ended": [ended_seen(record) for record in ended[: -NEWEST - 1 : -1]],
         "unreadable": unreadable,
         "units": {instance.name: _unit(instance) for instance in here},
         "leftovers": sorted({path for instance in here for path in leftovers_of(instance.serve_script)}),

@@ -34,6 +34,8 @@ def undo_of(book: Book, instances: Iterable[Mapping[str, Any]], wanted: str | No
         record = book.load(wanted)
         if not rules.overlaps(record, specs):
             return None
+        if record["state"] == "rolled-back" and record.get("elsewhere"):
+            return None  # it may hold on another machine, and here it went back
         if record["state"] != "confirmed":
             raise PdopsError(
                 f"change {wanted} is {record['state']}, and only a confirmed one can be rolled back; see recover.yml."
@@ -41,6 +43,34 @@ def undo_of(book: Book, instances: Iterable[Mapping[str, Any]], wanted: str | No
         return record
     ours = [item for item in book.all() if item["state"] == "confirmed" and rules.overlaps(item, specs)]
     return next((item for item in reversed(ours) if item.get("verb") != "restart"), None)
+
+
+def redo_of(book: Book, instances: Iterable[Mapping[str, Any]], wanted: str | None) -> rules.Record | None:
+    """The change ``wanted`` where it went back on this machine; None where it did not, or nothing was asked for."""
+    if wanted is None or not book.exists(rules.check_id(wanted)):
+        return None
+    record = book.load(wanted)
+    went_back = record["state"] == "rolled-back" and rules.overlaps(record, instances)
+    return record if went_back else None
+
+
+def edit_forward(store: Store, record: rules.Record, instance: str) -> dict[str, Any] | None:
+    """The edit that gives a script the whole content that ``record`` had written before it went back; None when it has that.
+
+    Refused when the script is not what the way back left.
+    """
+    item = next((item for item in record["files"] if item["instance"] == instance), None)
+    if item is None or sha256_of(read_regular(item["path"], MOST_BYTES)) == item["sha256_after"]:
+        return None
+    forth = {
+        **record,
+        "files": [{**item, "sha256_before": item["sha256_after"], "sha256_after": item["sha256_before"]}],
+    }
+    edit = edit_back(store, forth, instance, item["path"], True)
+    if edit is not None:
+        edit["label"] = f"carried through: {record['id']}"
+        edit["source"] = {**edit["source"], "told": f"what change {record['id']} wrote ({item['sha256_after'][:12]})"}
+    return edit
 
 
 def _values(content: bytes) -> dict[str, str]:

@@ -41,17 +41,30 @@ KNOB = "SGLANG_SM120_MMA_TARGET_CTAS"
 class Machine:
     """Scripts, units and clocks of one machine. A unit runs with the content that its script had at its start."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(
+        self, folder: str, names: tuple[str, ...] = ROLES, edited: tuple[str, ...] = EDITED, called: str = "m"
+    ) -> None:
+        """``names`` of its instances begin with their roles."""
+        self.names, self.edited, self.called = names, edited, called
+        os.makedirs(folder, exist_ok=True)
         self.state_dir = os.path.join(folder, "state")
-        self.scripts = {role: os.path.join(folder, f"{role}.sh") for role in ROLES}
-        self.old = {role: f"#!/bin/bash\nexport ROLE={role}\nexec true\n".encode() for role in ROLES}
-        for role in ROLES:
+        self.scripts = {role: os.path.join(folder, f"{role}.sh") for role in names}
+        self.old = {role: f"#!/bin/bash\nexport ROLE={role}\nexec true\n".encode() for role in names}
+        for role in names:
             self.write(role, self.old[role])
         self.running: dict[str, bytes | None] = dict(self.old)
-        self.since = {role: time.time() - 60.0 for role in ROLES}
+        self.since = {role: time.time() - 60.0 for role in names}
         self.instances = [
-            Instance(role, role, role, self.scripts[role], f"http://127.0.0.1:{9 + n}", "m", manager="supervisor")
-            for n, role in enumerate(ROLES)
+            Instance(
+                name,
+                name.split("-")[0],
+                name,
+                self.scripts[name],
+                f"http://127.0.0.1:{9 + n}",
+                called,
+                manager="supervisor",
+            )
+            for n, name in enumerate(names)
         ]
         self.specs = [item.as_dict() for item in self.instances]
         self.clock, self.boot = 1000.0, "boot-1"
@@ -60,8 +73,8 @@ class Machine:
         self.broken = False  # the decode starts with no content
         self.effects: Counter[str] = Counter()
         store = Store(self.state_dir + "-none")
-        self.edits = [self.edit(role, store) for role in EDITED]
-        self.new = {role: self.old[role] for role in ROLES}
+        self.edits = [self.edit(role, store) for role in edited]
+        self.new = {role: self.old[role] for role in names}
         for edit, content in self.edits:
             self.new[edit["instance"]] = content
 
@@ -133,8 +146,8 @@ class Machine:
         self.controllers.clear()
         self.boot, self.clock = self.boot + "+", 3.0
         # The units are enabled: they start with what their scripts hold now.
-        self.running = {role: self.read(role) for role in ROLES}
-        self.since = dict.fromkeys(ROLES, time.time())
+        self.running = {role: self.read(role) for role in self.names}
+        self.since = dict.fromkeys(self.names, time.time())
 
 
 class Controller:
