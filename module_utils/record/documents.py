@@ -48,12 +48,12 @@ def markdown_files(paths: Iterable[str]) -> list[str]:
             continue
         if not os.path.isdir(path):
             raise PdopsError(f"docs={path} does not exist; name a Markdown file or a folder of them.")
-        inside = [
-            os.path.join(folder, name)
-            for folder, _folders, names in os.walk(path)
-            for name in names
-            if name.lower().endswith((".md", ".markdown"))
-        ]
+        inside = []
+        for folder, folders, names in os.walk(path):
+            folders[:] = [
+                name for name in folders if not name.startswith(".")
+            ]  # .git, .venv and their like are nobody's documents
+            inside += [os.path.join(folder, name) for name in names if name.lower().endswith((".md", ".markdown"))]
         if not inside:
             raise PdopsError(f"docs={path} holds no Markdown file (*.md).")
         found += sorted(inside)

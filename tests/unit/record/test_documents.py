@@ -211,7 +211,8 @@ def test_a_path_that_names_no_document_is_refused(tmp_path):
         with pytest.raises(PdopsError, match=words):
             documents.markdown_files([str(path)])
     (tmp_path / "b").mkdir()
-    for name in ("b/c.md", "a.MD", "d.txt"):
+    for name in ("b/c.md", "a.MD", "d.txt", ".venv/e.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x")
     assert documents.markdown_files([str(tmp_path), str(tmp_path / "a.MD")]) == [
         str(tmp_path / "a.MD"),
