@@ -97,6 +97,14 @@ def knobs_for(wanted: Wanted, now: Mapping[str, Optional[str]]) -> dict[str, Opt
     return knobs
 
 
+def selecting(knobs: Mapping[str, str]) -> dict[str, str]:
+    """Of a script's knobs those that select a package and steer it; none when it selects none."""
+    if selected(knobs.get(PATH)) is None:
+        return {}
+    names = {PATH, CACHE, STATUS, PLUGINS, *FIXED}
+    return {name: value for name, value in knobs.items() if name in names or name.startswith("PDOPS_KERNELS_")}
+
+
 def interpreter_in(script: bytes) -> Optional[str]:
     """The Python that a serve script starts the engine with, as it stands there (a path, or a name like ``python``); None when
     its text does not tell. ``/opt/venv/bin/sglang serve`` has the one beside it.

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from ..deployment import Instance
+from ..kernel_package.selection import selecting
 from ..managed.comparing import Comparison
-from ..managed.knob_block import knobs_of
+from ..managed.knob_block import is_managed, knobs_of
 from ..managed.script_edit import ScriptPlan, ScriptRequest, masked_diff, plan_script
 from ..managed.three_way import to_write_down
 from ..pdops_error import PdopsError
@@ -96,7 +97,7 @@ def _offer(item: Item, store: Store, existed: bool) -> Offer:
     request = ScriptRequest(
         path=instance.serve_script,
         base=item.script,
-        knobs=item.knobs,
+        knobs={**_of_kernels(instance.serve_script), **item.knobs},
         secret_files=item.secret_files,
         comparison=item.comparison,
         new_mode=item.mode,
@@ -118,6 +119,14 @@ def _offer(item: Item, store: Store, existed: bool) -> Offer:
     written = knobs_of(item.script, "the rendered script")
     intended = {name: value for name, value in after.items() if name not in written}
     return Offer(tuple(edits), contents, intended, to_write_down(plan.decisions), None, {})
+
+
+def _of_kernels(path: str) -> dict[str, str]:
+    """Knobs that select the kernel package of the present script: ``deploy_kernels.yml`` set them, and no variable has them."""
+    if not os.path.lexists(path):
+        return {}
+    present = read_regular(path, MOST_BYTES)
+    return selecting(knobs_of(present, path)) if is_managed(present) else {}
 
 
 def _edit(path: str, before: Optional[bytes], after: bytes) -> dict[str, Any]:

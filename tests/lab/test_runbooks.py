@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
+
+from tests.kernel_wheel import make_wheel
 
 from .conftest import KNOB, ROOT, Lab
 from .runbook import try_page
@@ -21,6 +24,7 @@ AFTER = {
     "revert.md": None,
     "rollback.md": "512",
     "deploy.md": "512",
+    "deploy-kernels.md": "512",
 }
 
 
@@ -30,7 +34,11 @@ def lab(module_lab: Lab) -> Lab:
     typed = re.search(r"^python -m lab (up .*)$", (FOLDER / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert typed, "the list of runbooks says how to start a lab"
     module_lab.lab(*typed[1].split(), "--light", "--load-time-s", "0.4", "--health-time-s", "0.2")
-    module_lab.environment["ANSIBLE_INVENTORY"] = str(module_lab.dir / "inventory.json")
+    inventory = module_lab.dir / "inventory.json"
+    told = json.loads(inventory.read_text())
+    told["all"]["vars"] = {"pd_kernel_wheel": str(make_wheel(module_lab.dir / "wheels"))}
+    inventory.write_text(json.dumps(told))
+    module_lab.environment["ANSIBLE_INVENTORY"] = str(inventory)
     return module_lab
 
 

@@ -1,9 +1,10 @@
-import os, signal, time
-from pathlib import Path
-import pytest
+import os
+import signal
+
 from tests.lab.conftest import *
-from tests.lab.test_deploy import Site
 from tests.lab.conftest import QUICK
+from tests.lab.test_deploy import Site
+
 
 def start(site, *a):
     return site.lab.start("deploy.yml", "-i", "inventory/lab", "-i", str(site.folder/"extra.yml"), *QUICK, *a)

@@ -24,6 +24,7 @@ LEAST = {
     "revert.md": 2,
     "rollback.md": 3,
     "deploy.md": 3,
+    "deploy-kernels.md": 4,
 }
 SECTIONS = ["When", "Before", "Do it", "What good looks like", "What if not", "To stop in the middle"]
 #: Messages that are put together while a program runs, each with a part of it that stands in one text.

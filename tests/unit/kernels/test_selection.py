@@ -21,6 +21,7 @@ from module_utils.kernel_package.selection import (
     plugins,
     python_path,
     selected,
+    selecting,
     version_of,
 )
 from module_utils.kernel_package.status_record import Record
@@ -74,6 +75,12 @@ def test_all_knobs_of_a_package() -> None:
     }
     with pytest.raises(PdopsError, match="which the package's folder decides"):
         knobs_for(Wanted(NEW, None, "/s", {PATH: "/mine"}), {})
+
+
+def test_what_a_deploy_leaves_to_the_kernels() -> None:
+    knobs = {PATH: f"{NEW}:/a", STATUS: "/s", "PDOPS_KERNELS_POLICY": "leaf", "SGLANG_X": "1", "TRITON_CACHE_DIR": "/c"}
+    assert selecting(knobs) == {name: value for name, value in knobs.items() if name != "SGLANG_X"}
+    assert selecting({**knobs, PATH: "/a"}) == {}
 
 
 @pytest.mark.parametrize(
