@@ -79,9 +79,12 @@ def judge(folder: str, records: dict[int, Record], schedulers: Sequence[int], se
         return failed(f"version {other.package} runs, and the script selects {wanted}", folder=folder, records=told)
     if any(record.state == "loading" for record in records.values()):
         return pending("the plugin is being loaded", folder=folder, records=told)
-    mine = [records[pid] for pid in schedulers if pid in records] or list(records.values())
+    # The launcher and the detokenizer load the plugin, too, and serve nothing with it.
+    mine = [records[pid] for pid in schedulers if pid in records]
+    served = [record for record in mine or records.values() if record.state == "serving"]
+    mine = mine or served or list(records.values())
     idle = [record for record in mine if record.state != "serving"]
-    if serve and (idle or not mine):
+    if serve and idle:
         reasons = ", ".join(
             f"{reason} {count}" for record in idle for reason, count in sorted(record.fallbacks.items())
         )

@@ -1,10 +1,9 @@
-import os
-import signal
-
+import os, signal, time
+from pathlib import Path
+import pytest
 from tests.lab.conftest import *
-from tests.lab.conftest import QUICK
 from tests.lab.test_deploy import Site
-
+from tests.lab.conftest import QUICK
 
 def start(site, *a):
     return site.lab.start("deploy.yml", "-i", "inventory/lab", "-i", str(site.folder/"extra.yml"), *QUICK, *a)

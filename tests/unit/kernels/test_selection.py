@@ -120,6 +120,8 @@ def record(pid: int = 1, state: str = "serving", **more: Any) -> Record:
         ([record(state="hooked", fallbacks={"no rows": 3})], [1], True, "failed", "has served none with these kernels: no rows 3"),
         ([record(1, "hooked"), record(2), record(3)], [2, 3], True, "passed", "0.2.0 serving"),
         ([record(1), record(2), record(3, "hooked")], [2, 3], True, "failed", "process 3 has served none"),
+        ([record(1, "hooked"), record(2)], [], True, "passed", "0.2.0 serving"),
+        ([record(1, "hooked"), record(2, "hooked")], [], True, "failed", "process 1 has served none"),
         ([record(fallbacks={"dtype of q": 2, "no rows": 1})], [], True, "passed", "3 fallbacks (dtype of q 2, no rows 1)"),
         ([record(simulation=True, plans=({"rows": 64, "heads": 16, "splits": 8},))], [], True, "passed",
          "0.2.0 serving (simulation), policy auto: 64 rows x 16 heads in 8 splits; no fallback"),
