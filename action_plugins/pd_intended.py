@@ -49,6 +49,7 @@ class ActionModule(ActionBase):
                     pair_names=tuple(given["pair_knobs"]),
                     change_id=str(given["plan"]["change_id"]),
                     actor=given["actor"],
+                    taken_over=given["plan"].get("take_over"),
                     at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 ),
             )

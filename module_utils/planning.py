@@ -41,7 +41,7 @@ def decide(
         "kernels": plan_kernels,
     }
     plan = makers[asked.verb](deployment, sight, asked)
-    if superseded and not plan.restart and asked.verb not in ("verify", "recover"):
+    if superseded and (not plan.restart or asked.verb == "deploy") and asked.verb not in ("verify", "recover"):
         # An interrupted run may have stopped or half-started anything: only a restart with gates ends clean.
         former = next(change for change in sight.open_changes() if change["id"] == superseded)
         plan = _with_restart(

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
 
@@ -17,7 +17,10 @@ from .edits import TEMPLATE_EXPORTS
 
 @dataclass(frozen=True)
 class Confirmed:
-    """A change that holds. ``edits`` and ``infos`` are those of its plan; ``at`` is ISO 8601 in UTC."""
+    """A change that holds. ``edits`` and ``infos`` are those of its plan; ``at`` is ISO 8601 in UTC.
+
+    :ivar taken_over: the interrupted change that it finished; what that one had written is confirmed with it
+    """
 
     deployment: str
     instances: tuple[Instance, ...]
@@ -27,6 +30,7 @@ class Confirmed:
     change_id: str
     actor: str
     at: str
+    taken_over: Optional[str] = None
 
 
 def write_down(folder: str, done: Confirmed) -> list[str]:
@@ -80,16 +84,26 @@ def _after(name: str, done: Confirmed, former: Optional[Mapping[str, str]]) -> O
         if not seen.get("script", {}).get("managed"):
             return None
         knobs = _kept(former if former is not None else seen["intended"])
-        for edit in done.edits:
-            if edit["instance"] != name:
-                continue
-            changes = edit.get("expect") or ({edit["knob"]: edit["after"]} if edit["knob"] else {})
+        for changes in (*_taken_over(name, info, done.taken_over), *_edited(name, done.edits)):
             for knob, value in changes.items():
                 knobs.pop(knob, None)
                 if value is not None:
                     knobs.update(_kept({knob: value}))
         return knobs
     return None
+
+
+def _edited(name: str, edits: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Optional[str]]]:
+    for edit in edits:
+        if edit["instance"] == name:
+            yield edit.get("expect") or ({edit["knob"]: edit["after"]} if edit["knob"] else {})
+
+
+def _taken_over(name: str, info: Mapping[str, Any], change_id: Optional[str]) -> Iterator[Mapping[str, Optional[str]]]:
+    former = info.get("open_change") or {}
+    for item in former.get("files", ()) if change_id and former.get("id") == change_id else ():
+        if item["instance"] == name:
+            yield {knob: after for knob, (_before, after) in (item.get("knobs") or {}).items()}
 
 
 def _kept(knobs: Mapping[str, str]) -> dict[str, str]:

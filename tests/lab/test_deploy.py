@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +63,23 @@ class Site:
         (folder / "keys").write_text(KEY)
         (folder / "extra.yml").write_text(EXTRA.replace("FOLDER", str(folder)).replace("KNOB", KNOB))
 
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return ("-i", "inventory/lab", "-i", str(self.folder / "extra.yml"), *QUICK)
+
     def deploy(self, *arguments: str) -> Ran:
-        inventories = ("-i", "inventory/lab", "-i", str(self.folder / "extra.yml"))
-        return self.lab.play("deploy.yml", *inventories, *QUICK, *arguments)
+        return self.lab.play("deploy.yml", *self.arguments, *arguments)
+
+    def deploy_and_kill(self) -> None:
+        """A controller that dies when everything is written and decode is about to start."""
+        process = self.lab.start("deploy.yml", *self.arguments)
+        steps = lambda: [step for change in self.lab.changes()[-1:] for step in change["steps"]]  # noqa: E731
+        self.lab.wait(
+            "the start of decode",
+            lambda: any((step["step"], step["instance"]) == ("start", "lab-decode") for step in steps()),
+        )
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
     def bare(self) -> None:
         """Nothing runs, and neither scripts nor a store are there."""
@@ -105,8 +121,12 @@ def test_from_nothing_to_serving_and_back(story: Lab, tmp_path: Path) -> None:
     assert not site.scripts and site.states() <= {"STOPPED", "EXITED", "FATAL"}
     assert [change["state"] for change in story.changes()] == ["rolled-back"]
 
-    ran = site.deploy()
+    site.deploy_and_kill()
+    ran = site.deploy()  # the same command goes on from there
     assert ran.rc == 0, ran.text
+    assert "finished: deployed lab" in ran.words
+    assert [change["state"] for change in story.changes()][-2:] == ["superseded", "confirmed"]
+    assert {item["sha256_before"] for item in story.changes()[-1]["files"]} == {"absent"}
     assert story.serves() and story.running_knob() == "512"
     assert json.loads((tmp_path / "intended" / "lab-decode.json").read_text())["knobs"] == {KNOB: "512"}
     key = tmp_path / "etc" / "keys.yaml"

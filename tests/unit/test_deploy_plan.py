@@ -36,12 +36,12 @@ def edit(
     }
 
 
-def plan(offers: dict[str, Any], seen: dict[str, Any] | None = None, **asked: Any) -> Plan:
+def plan(offers: dict[str, Any], seen: dict[str, Any] | None = None, open_change: Any = None, **asked: Any) -> Plan:
     filled = {r: {"edits": [], "intended": {}, "write_down": {}, "refused": None, **offers.get(r, {})} for r in ROLES}
     info = {
         "instances": {r: {"role": r, "edits": [], **(seen or {}).get(r, SERVES)} for r in ROLES},
         "deploy": filled,
-        "open_change": None,
+        "open_change": open_change,
         "unreported": [],
     }
     return decide("dsv4", INSTANCES, [info], read_asked("deploy", asked, INSTANCES))
@@ -117,3 +117,10 @@ def test_take_belongs_to_deploy() -> None:
     assert read_asked("deploy", {"take": "vars"}, INSTANCES).take == "vars"
     with pytest.raises(PdopsError, match="take=vars is unknown here"):
         read_asked("restart", {"take": "vars"}, INSTANCES)
+
+
+def test_an_interrupted_deploy_is_finished_by_a_restart_of_all() -> None:
+    left = {"id": "c1", "verb": "deploy", "summary": "deployed dsv4", "who": "root", "opened": "t", "state": "open"}
+    left.update(last_step="start decode", free=True, controller_gone=True, lease_left_s=5.0, files=[])
+    made = plan({}, {"router": {**SERVES, "unit": {"pid": None}}}, open_change=left)
+    assert made.restart == ROLES and made.take_over == "c1" and made.summary == "finished: deployed dsv4"

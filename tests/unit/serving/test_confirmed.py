@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +98,13 @@ def test_of_a_managed_script_without_a_record_everything_is_written_and_of_an_ad
         str(tmp_path), done("c2", seen(True, decode={OWN: "1", "B": "1", "API_KEY": "x"}), edit("decode", OWN, "2"))
     )
     assert knobs(tmp_path, "instance", "decode") == {OWN: "2", "B": "1"}
+
+
+def test_what_an_interrupted_run_had_written_is_confirmed_by_the_one_that_finishes_it(tmp_path: Path) -> None:
+    write_down(str(tmp_path), done("c1", deployed({}, {OWN: "1"})))
+    left = seen(True, decode={OWN: "2"})
+    left[0]["open_change"] = {"id": "c2", "files": [{"instance": "decode", "knobs": {OWN: ["1", "2"]}}]}
+    write_down(str(tmp_path), done("c3", left))
+    assert knobs(tmp_path, "instance", "decode") == {OWN: "1"}  # somebody else's, which is not finished here
+    write_down(str(tmp_path), replace(done("c3", left), taken_over="c2"))
+    assert knobs(tmp_path, "instance", "decode") == {OWN: "2"}
