@@ -32,6 +32,7 @@ COMPOSED = {
     "nothing to revert": "nothing to ",
     "differs in more than": " in more than ",
     "requests lost": "Requests lost",
+    "decode alone was not enough": " was not enough,",
     "waiting for it to end its requests": "to end its requests",
 }
 _ROW = re.compile(r"^\| (.+?) \| (.+) \|$", re.MULTILINE)
