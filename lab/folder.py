@@ -28,6 +28,7 @@ WRITTEN = (
     "cut",
     "root",
     "intended",
+    "evidence",
     "inventory.json",
     "faults.json",
     "supervisord.conf",

@@ -113,7 +113,7 @@ def _told(run: list[str], rest: list[str], lines: list[str]) -> str:
         said = "\n  ".join(["no line is as on the page:", missing, "nearest:", *near])
     else:
         said = "\n  ".join(["more is printed than the page shows, beside or between these lines:", *run])
-    return f"{said}\nall of it:\n" + "\n".join(lines)
+    return "\n".join(["what was printed:", *lines, said])
 
 
 def run(command: Command, folder: Path, environment: Mapping[str, str], timeout_s: float = 180) -> tuple[int, str]:
