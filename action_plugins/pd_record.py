@@ -117,7 +117,10 @@ class ActionModule(ActionBase):
                 if circumstances.get("simulation"):
                     entry["simulation"] = True
                 made.append(entry)
-        return {**self._written(made), "warning": ""} if made else {**self._state(), "entries": [], "warning": ""}
+        if not made:
+            return {**self._state(), "entries": [], "warning": ""}
+        # The steps of the change report what changed; that they are written down changes nothing more.
+        return {**self._written(made), "changed": False, "warning": ""}
 
     def _list(self) -> dict[str, Any]:
         reading, folded = self._read()

@@ -33,7 +33,7 @@ options:
   verb:
     description:
       - V(add) writes the entry O(entry). V(change) writes what a verb of pdops has done, O(done); that it could not be written is a
-        warning and never a failure, since the change has ended already.
+        warning and never a failure, since the change has ended already. It never reports a change, since the steps of the change do.
       - V(list) prints the entries, V(fold) what they say together, V(debt) only the debts.
       - V(check) also fails when an entry was edited, deleted or is malformed, when it shows a secret, or when entries contradict
         each other or a machine.

@@ -106,7 +106,8 @@ def test_a_record_from_the_first_change_to_a_check_that_finds_what_is_wrong(tmp_
     names = sorted(path.name for path in folder.iterdir())
     assert [name.split("-")[1] for name in names] == ["apply", "measure"]
     assert results["empty"]["knobs"] == [] and not results["empty"]["changed"]
-    assert results["change"]["changed"] and results["change"]["entries"][0]["file"] == names[0]
+    assert not results["change"]["changed"] and results["change"]["entries"][0]["file"] == names[0]
+    assert results["measure"]["changed"]
     assert "No debt" in Path(results["change"]["page"]).read_text()
     assert "the record was not written: " in results["hindered"]["warning"] and not results["hindered"]["failed"]
     assert f"[WARNING]: {results['hindered']['warning'][:40]}" in text
@@ -134,7 +135,7 @@ def test_check_mode_writes_nothing_and_what_is_wrong_with_files_is_found(tmp_pat
         "rendered": task(verb="docs", docs=[str(tmp_path / "docs.md")], render=True),
     }
     _text, results = play(tmp_path, tasks, collections, "--check")
-    assert results["change"]["changed"] and len(results["change"]["entries"]) == 1
+    assert len(results["change"]["entries"]) == 1 and not results["change"]["changed"]
     assert not (tmp_path / "evidence").exists() and (tmp_path / "docs.md").read_text().count("\n") == 2
 
     secret = "hf_AbCdEfGhIjKlMnOpQrStUv"
