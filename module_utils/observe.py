@@ -22,6 +22,7 @@ from .change.undoing import edit_back, edit_forward, redo_of, undo_of, unit_edit
 from .deployment import Instance
 from .gates.effective import observe_knobs
 from .knob_edit import EditRequest, masked_diff, plan_edit, refuse_empty
+from .left_to_unit import leave_to_unit
 from .managed.knob_block import is_managed
 from .pdops_error import PdopsError
 from .script_views import masked_beside, shown_lines
@@ -31,6 +32,7 @@ from .scripts.diffing import changed_lines
 from .scripts.reading import Reading, read_script
 from .services import manager_for
 from .services.base import ServiceManager, UnitStatus
+from .several_knobs import edit_of_several
 from .store.atomic import read_regular
 from .store.backups import MOST_BYTES
 from .store.sources import Source, sources_of
@@ -245,41 +247,9 @@ class _Look:
         wanted = self.asked.kernels.get("knobs", {}).get(self.instance.name)
         if not wanted:
             return []
-        edit = self.edits_of({str(name): None if value is None else str(value) for name, value in wanted.items()})
+        label = f"kernels {self.asked.kernels.get('package', '')}".strip()[:120]
+        edit = edit_of_several(self.instance, wanted, label, self.store)
         return [edit] if edit["refused"] or edit["changed"] else []
-
-    def edits_of(self, wanted: Mapping[str, str | None]) -> dict[str, Any]:
-        """As :meth:`edit`, of several knobs at once; what they become is in ``expect``."""
-        path = self.instance.serve_script
-        asked = {"path": path, "knobs": dict(wanted), "state": "present", "expect_only": True}
-        answer: dict[str, Any] = {
-            "instance": self.instance.name,
-            "path": path,
-            "knob": "",
-            "before": None,
-            "after": None,
-            "line_after": None,
-            "source": None,
-            "label": f"kernels {self.asked.kernels.get('package', '')}".strip()[:120],
-            "request": {**asked, "from_version": None, "from_backup": None, "lines_only": False},
-            "expect": dict(wanted),
-            "refused": None,
-        }
-        try:
-            plan = plan_edit(EditRequest(path=path, knobs=wanted), self.store)
-        except PdopsError as error:
-            return {**answer, "refused": str(error), **error.details}
-        return {
-            **answer,
-            "sha256_before": plan.sha256_before,
-            "sha256_after": plan.sha256_after,
-            "changed": plan.changed,
-            "changed_lines": shown_lines(plan.before, plan.after, changed_lines(plan.before, plan.after)),
-            "knobs": {name: both for name, both in plan.knobs.items() if both["before"] != both["after"]},
-            "diff": masked_diff(plan),
-            "warnings": list(plan.warnings),
-            "other_lines": list(plan.other_lines),
-        }
 
     def redone(self) -> list[dict[str, Any]]:
         """The edit that gives the script what a change wrote that went back here and holds on another machine."""
@@ -304,6 +274,7 @@ class _Look:
         if self.asked.knob:
             names.add(self.asked.knob)
         names |= set(self.asked.kernels.get("knobs", {}).get(self.instance.name, ()))
+        leave_to_unit(self.instance, edits)
         running = self.running(names)
         for edit in edits:
             if "expect" in edit:
@@ -311,7 +282,7 @@ class _Look:
                 edit["in_effect"] = bool(told) and all(self._same(running[name], value) for name, value in told)
                 continue
             seen = running.get(edit["knob"], {})
-            edit["in_effect"] = edit["line_after"] is None and self._same(seen, edit["after"])
+            edit["in_effect"] = edit["line_after"] is None and self._same(seen, edit.get("left", edit["after"]))
         answer: dict[str, Any] = {
             "role": self.instance.role,
             "unit": {

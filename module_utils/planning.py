@@ -237,7 +237,7 @@ def _edit_plan(deployment: str, sight: Sight, asked: Asked, edits: list[dict[str
         becomes = f"={value}" if value is not None else f" (now {line})" if line else " (now unset)"
         told.append(f"{edit['knob']}{becomes} on {sight.called(name)}")
         if not line:  # what only a run tells, no gate can ask for
-            expect.setdefault(name, {})[edit["knob"]] = value
+            expect.setdefault(name, {})[edit["knob"]] = edit.get("left", value)
         if not edit.get("in_effect"):
             why[name] = "its script changes"
             late.append(name)

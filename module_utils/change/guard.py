@@ -11,7 +11,7 @@ import sys
 import time
 
 # Gates and managers are imported only when used, but the agent must carry all of them.
-from ..gates import completion, effective, http_gates, rendezvous, router, transfer  # noqa: F401
+from ..gates import completion, effective, http_gates, kernels, rendezvous, router, transfer  # noqa: F401
 from ..pdops_error import PdopsError
 from ..services import supervisor, supervisor_rpc, systemd  # noqa: F401
 from ..store.store import Store
