@@ -14,7 +14,7 @@ description:
   - A deployment (a host in the group C(pd_deployments)) leads itself when it is in the play. When a limit named instances only,
     the first of them leads in its place and the verb is limited to them.
   - Every other host leads nothing.
-positional: _input, groups
+positional: _input, groups, wave, forks
 options:
   _input:
     description: Hosts of the play, C(ansible_play_hosts_all).
@@ -25,6 +25,14 @@ options:
     description: The C(groups).
     type: dict
     required: true
+  wave:
+    description:
+      - How many deployments are changed at the same time; V(3), V(20%), or several such as V(1,5,20%). Each is given its C(wave).
+      - Fails when a wave is wider than O(forks).
+    type: str
+  forks:
+    description: How many hosts Ansible works on at the same time.
+    type: int
 """
 
 EXAMPLES = r"""
@@ -35,13 +43,27 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: By the leading host's name, a dictionary with V(deployment) and V(limited_to).
+  description: By the leading host's name, a dictionary with V(deployment) and V(limited_to), and V(wave) if O(wave) is given.
   type: dict
 """
 
 from typing import Any
 
-from ansible_collections.pdops.sglang.plugins.module_utils.deployment import leaders
+from ansible.errors import AnsibleFilterError
+from ansible_collections.pdops.sglang.plugins.module_utils import deployment
+from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
+from ansible_collections.pdops.sglang.plugins.module_utils.waves import waves
+
+
+def leaders(
+    hosts: list[str], groups: dict[str, list[str]], wave: Any = None, forks: int = 0
+) -> dict[str, dict[str, Any]]:
+    """See DOCUMENTATION."""
+    found = deployment.leaders(hosts, groups)
+    try:
+        return found if wave is None else waves(found, wave, forks)
+    except PdopsError as error:
+        raise AnsibleFilterError(str(error)) from error
 
 
 class FilterModule:

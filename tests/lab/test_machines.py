@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""One deployment on several machines, each with a store, a guard and a record of its own: faults at the worst moment."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from .conftest import KNOB, Lab
+
+pytestmark = pytest.mark.lab
+PAIR_KNOB = "SGLANG_DSV4_KV_LAYOUT"
+QUICK = (
+    "-e",
+    "change_step_budget_s=12",
+    "-e",
+    "change_lease_slack_s=2",
+    "-e",
+    "pd_load_timeout_s=20",
+    "-e",
+    "pd_drain_s=3",
+    "-e",
+    "pd_reconnect_s=3",
+)
+UP = ("--load-time-s", "0.4", "--health-time-s", "0.2")
+
+
+@pytest.fixture(scope="module")
+def lab(module_lab: Lab) -> Lab:
+    """Machine 1 has the prefill, machine 2 decode and router."""
+    module_lab.lab("up", "--machines", "2", *UP)
+    module_lab.inventory = module_lab.told["inventory"]
+    return module_lab
+
+
+def newest(lab: Lab, machine: str) -> dict[str, Any]:
+    return lab.changes(machine)[-1]
+
+
+def scripts(lab: Lab) -> dict[str, bytes]:
+    found = {}
+    for name, told in lab.told["instances"].items():
+        with open(told["serve_script"], "rb") as file:
+            found[name] = file.read()
+    return found
+
+
+def steps(lab: Lab, machine: str) -> list[tuple[str, str]]:
+    return [(step["step"], step["instance"]) for step in newest(lab, machine)["steps"]]
+
+
+def start_and(lab: Lab, arguments: tuple[str, ...], moment: Callable[[], Any]) -> Any:
+    """A play that has begun a change of its own, at the moment."""
+    known = len(lab.changes("lab-m1"))
+    process = lab.start(*arguments)
+    lab.wait("the moment", lambda: len(lab.changes("lab-m1")) > known and moment(), timeout_s=240)
+    return process
+
+
+def kill_between_confirms(lab: Lab, value: str) -> str:
+    process = start_and(
+        lab,
+        ("set_knob.yml", "-e", f"knob={PAIR_KNOB}", "-e", f"value={value}", *QUICK),
+        lambda: newest(lab, "lab-m1")["state"] == "confirmed",
+    )
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert newest(lab, "lab-m2")["state"] == "open"
+    return str(newest(lab, "lab-m1")["id"])
+
+
+def test_a_kill_between_two_confirms_is_named_and_brought_forward(lab: Lab) -> None:
+    old = scripts(lab)
+    change_id = kill_between_confirms(lab, "paged")
+    lab.wait("the guard of machine 2", lambda: newest(lab, "lab-m2")["state"] == "rolled-back", timeout_s=120)
+    assert scripts(lab)["lab-decode"] == old["lab-decode"] and scripts(lab)["lab-prefill"] != old["lab-prefill"]
+
+    seen = lab.play("recover.yml")
+    assert seen.rc == 0, seen.text
+    assert f"change {change_id} is SPLIT over its machines" in seen.words
+    assert "lab-m1: confirmed, its scripts have the new content" in seen.words
+    assert "lab-m2: rolled-back, its scripts have the old content" in seen.words
+    forward = lab.play("recover.yml", "-e", "finish=forward", *QUICK)
+    assert forward.rc == 0, forward.text
+    assert all(f"export {PAIR_KNOB}=paged".encode() in scripts(lab)[name] for name in ("lab-prefill", "lab-decode"))
+    assert lab.serves()
+    assert "SPLIT" not in lab.play("recover.yml").words
+
+
+def test_a_kill_between_two_confirms_goes_back_on_demand_on_both(lab: Lab) -> None:
+    old = scripts(lab)
+    kill_between_confirms(lab, "flat")
+    back = lab.play("recover.yml", "-e", "finish=back", *QUICK)
+    assert back.rc == 0, back.text
+    assert scripts(lab) == old and lab.serves()
+    again = lab.play("recover.yml", "-e", "finish=back", *QUICK)
+    assert again.rc == 0 and again.recap["changed"] == 0, again.text
+
+
+def test_a_begin_that_one_machine_refuses_frees_the_others(lab: Lab) -> None:
+    old, pids = scripts(lab), lab.pids()
+    agent = lab.dir / "state" / "lab-m2" / "agent"
+    agent.rename(agent.with_name("agent-kept"))
+    agent.write_text("in the way of the guard's program, which no plan looks at")
+    refused = lab.play("restart.yml", *QUICK)
+    agent.unlink()
+    agent.with_name("agent-kept").rename(agent)
+    assert refused.rc == 2
+    assert "lab-m1 had begun and is free again" in refused.words
+    assert lab.pids() == pids and scripts(lab) == old
+    assert newest(lab, "lab-m1")["state"] == "rolled-back" and newest(lab, "lab-m1")["touched"] == []
+    assert newest(lab, "lab-m1")["id"] != newest(lab, "lab-m2")["id"], "machine 2 has no record of it"
+
+
+@pytest.mark.parametrize("fault", ["no_way_to_prefill", "die_at_first_request"])
+def test_a_pair_that_does_not_serve_goes_back_on_all_machines_and_the_prefill_restarts_too(
+    lab: Lab, fault: str
+) -> None:
+    old, pids = scripts(lab), lab.pids()
+    process = start_and(
+        lab,
+        ("set_knob.yml", "-e", f"knob={KNOB}", "-e", "value=384", "-e", "role=decode", *QUICK),
+        lambda: steps(lab, "lab-m2")[-1] == ("start", "lab-decode"),
+    )
+    prefill = lab.pid("lab-prefill")
+    lab.lab("fault", fault)
+    lab.wait("the way back", lambda: newest(lab, "lab-m1")["state"] != "open", timeout_s=120)
+    lab.lab("fault", "--clear")
+    text, _ = process.communicate(timeout=240)
+    assert process.returncode == 2, text
+    assert scripts(lab) == old and lab.serves()
+    assert lab.pid("lab-prefill") not in (prefill, pids["lab-prefill"]), "machine 1 went back with machine 2"
+    words = " ".join(text.split())
+    assert "lab-m1 (lab-prefill): the old state is back, lab-prefill serve again" in words
+    assert "lab-m2 (lab-decode, lab-router): the old state is back, lab-decode, lab-router serve again" in words
