@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,13 +65,30 @@ def start_and(lab: Lab, arguments: tuple[str, ...], moment: Callable[[], Any]) -
     return process
 
 
+def tree(pid: int) -> list[int]:
+    """A process with all below it; workers of ansible-playbook have sessions of their own."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    found = [pid]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found
+
+
 def kill_between_confirms(lab: Lab, value: str) -> str:
+    """Machine 2 is kept from confirming until the controller is dead, with everything that it had started."""
     process = start_and(
         lab,
         ("set_knob.yml", "-e", f"knob={PAIR_KNOB}", "-e", f"value={value}", *QUICK),
-        lambda: newest(lab, "lab-m1")["state"] == "confirmed",
+        lambda: steps(lab, "lab-m2")[-1] == ("start", "lab-router"),
     )
-    os.killpg(process.pid, signal.SIGKILL)
+    with open(lab.dir / "state" / "lab-m2" / "lock", "r+b") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lab.wait("the first confirm", lambda: newest(lab, "lab-m1")["state"] == "confirmed", timeout_s=120)
+        for pid in tree(process.pid):
+            os.kill(pid, signal.SIGKILL)
     process.communicate()
     assert newest(lab, "lab-m2")["state"] == "open"
     return str(newest(lab, "lab-m1")["id"])
