@@ -73,7 +73,7 @@ def inventory() -> dict[str, Any]:
     children: dict[str, Any] = {
         "pd_deployments": {
             "hosts": dict.fromkeys(DEPLOYMENTS, leads),
-            "vars": {"pd_report_dir": str(STATE / "reports")},
+            "vars": {"pd_report_dir": str(STATE / "reports"), "pd_evidence_dir": str(STATE / "evidence")},
         },
         "instances": {
             "vars": {

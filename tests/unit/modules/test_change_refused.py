@@ -39,6 +39,7 @@ def lead(tmp_path: Path, state: Path) -> tuple[int, str]:
         "change_instances": [{**INSTANCE, "state_dir": str(state)}],
         "change_plan": {"plan": plan, "began": time.time()},
         "pd_report_dir": str(tmp_path / "reports"),
+        "pd_evidence_dir": str(tmp_path / "evidence"),
         "ansible_python_interpreter": sys.executable,
     }
     role = {"name": "pdops.sglang.change", "tasks_from": "run.yml"}
