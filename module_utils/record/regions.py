@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from ..pdops_error import PdopsError
-from .fold import Folded, Knob, measured_verdict, shown
+from .fold import Debt, Folded, Knob, measured_verdict, shown
 from .text import deployed_text, figure, forgoing, told
 
 VIEWS = ("knobs", "knob", "debt", "history")
@@ -59,19 +59,18 @@ def _knob(knob: Knob) -> list[str]:
     if knob.unverified_since:
         lines.append(f"- unverified since {knob.unverified_since[:10]}: {_plain(knob.unverified_why)}")
     if knob.debt is not None:
-        lines.append(f"- debt: {_debt(knob)}")
+        lines.append(f"- debt: {_debt(knob.debt)}")
     if knob.moves:
         newest = knob.moves[-1]
         lines.append(f"- newest: {newest.kind} of {newest.at[:10]} [evidence:{newest.id}]")
     return lines
 
 
-def _debt(knob: Knob) -> str:
-    assert knob.debt is not None
-    entry = knob.debt.entry
+def _debt(debt: Debt) -> str:
+    entry = debt.entry
     return (
-        f"{_plain(shown(knob.debt.value).lstrip('='))} is reverted since {entry.at[:10]} ({_plain(entry.data['reason'])}), "
-        f"{_plain(forgoing(knob.debt.forgoing))}; review by {knob.debt.review_by} [evidence:{entry.id}]"
+        f"{_plain(shown(debt.value).lstrip('='))} is reverted since {entry.at[:10]} ({_plain(entry.data['reason'])}), "
+        f"{_plain(forgoing(debt.forgoing))}; review by {debt.review_by} [evidence:{entry.id}]"
     )
 
 
@@ -88,7 +87,7 @@ def _table(folded: Folded) -> list[str]:
 
 
 def _debts(folded: Folded, only: str | None) -> list[str]:
-    found = [f"- `{knob.name}`: {_debt(knob)}" for knob, _debt_ in folded.debts if only in (None, knob.name)]
+    found = [f"- `{knob.name}`: {_debt(debt)}" for knob, debt in folded.debts if only in (None, knob.name)]
     return found or ["No debt is open."]
 
 
