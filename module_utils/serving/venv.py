@@ -61,6 +61,8 @@ def make(wanted: Mapping[str, Any]) -> None:
     with locked(os.path.join(os.path.dirname(path), ".pdops-venv.lock"), f"make {path}", _INSTALL_S):
         if missing(wanted):
             _make(wanted)
+        # They are as large as the environment, and the controller has them.
+        shutil.rmtree(str(wanted["source"]), ignore_errors=True)
 
 
 def _make(wanted: Mapping[str, Any]) -> None:
@@ -80,8 +82,6 @@ def _make(wanted: Mapping[str, Any]) -> None:
     _do(f"{path} could not be filled", [*pip, "install", *options, *wheels["install"]], _INSTALL_S)
     content = {"wheels": wheels["key"], "install": wheels["install"], "base_python": wanted["base_python"]}
     write_private(os.path.join(path, MARK), (json.dumps(content, indent=1) + "\n").encode(), 0o644)
-    # They are as large as the environment, and the controller has them.
-    shutil.rmtree(source, ignore_errors=True)
 
 
 def _pip_wheel(wheels: Mapping[str, Any]) -> str:
