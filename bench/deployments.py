@@ -96,7 +96,6 @@ def play(inventories: list[Path], forks: int, wave: int, load_timeout_s: int) ->
         "wall_s": wall,
         "peak_mb": peak[0],
         "processes": most[0],
-        "children_cpu_s": usage.children_user + usage.children_system,
     }
 
 
@@ -131,7 +130,7 @@ def main() -> int:
             row = play([folder / "inventory.json" for folder in made[:count]], wave, wave, 600)
             after = os.times()
             cpu = after.children_user + after.children_system - before.children_user - before.children_system
-            rows.append({"deployments": count, "wave": wave, **row, "children_cpu_s": cpu})
+            rows.append({"deployments": count, "wave": wave, **row, "cpu_s": cpu})
             first = rows[0]["wall_s"]
             print(
                 f"{count:>3} deployments, {wave} at once: {row['wall_s']:6.1f} s wall ({row['wall_s'] / first:.2f} x one), "

@@ -157,6 +157,9 @@ class Lab:
 
 #: Files that take a minute or more begin first, so that no worker is left alone with one at the end.
 LONGEST = (
+    "test_machines.py",
+    "test_rolling.py",
+    "test_five_machines.py",
     "test_interrupted.py",
     "test_recover.py",
     "test_secrets.py",

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""Two prefills, two decodes and a router, each on a machine of its own: one is cut off, one comes back unequal."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import KNOB, Lab
+from .test_machines import QUICK, UP, newest, scripts, start_and, steps
+
+pytestmark = pytest.mark.lab
+MACHINES = tuple(f"lab-m{number}" for number in range(1, 6))
+
+
+@pytest.fixture(scope="module")
+def lab(module_lab: Lab) -> Lab:
+    module_lab.lab("up", "--prefills", "2", "--decodes", "2", "--machines", "5", *UP)
+    module_lab.inventory = module_lab.told["inventory"]
+    return module_lab
+
+
+def test_a_machine_that_is_cut_off_in_the_middle_is_named_and_all_of_them_go_back(lab: Lab) -> None:
+    old, pids = scripts(lab), lab.pids()
+    process = start_and(
+        lab,
+        ("set_knob.yml", "-e", f"knob={KNOB}", "-e", "value=384", "-e", "role=decode", "-e", "scope=co", *QUICK),
+        lambda: steps(lab, "lab-m1")[-1:] == [("start", "lab-prefill-1")],
+    )
+    lab.lab("cut", "lab-m4")
+    text, _ = process.communicate(timeout=400)
+    words = " ".join(text.split())
+    assert process.returncode == 2, text
+    assert "lab-m4 became unreachable" in words or "machine lab-m4 is cut off" in words
+    assert "the state of lab-decode-2 is not known from here; its guard puts the old state back by itself" in words
+    for machine, name in zip(MACHINES, lab.told["instances"]):
+        if machine != "lab-m4":
+            assert f"{machine} ({name}): " in words
+    lab.wait("the guards", lambda: all(newest(lab, one)["state"] == "rolled-back" for one in MACHINES), timeout_s=240)
+    lab.lab("cut", "--mend")
+    assert scripts(lab) == old and lab.serves()
+    assert all(pids[name] != pid for name, pid in lab.pids().items()), "the pairs met afresh"
+
+
+def test_a_prefill_that_comes_back_unequal_is_refused_before_traffic(lab: Lab) -> None:
+    lab.lab("fault", "--role", "prefill-2", "page_size=64")
+    process = start_and(lab, ("restart.yml", *QUICK), lambda: steps(lab, "lab-m3")[-1:] == [("start", "lab-decode-1")])
+    lab.wait("the way back", lambda: newest(lab, "lab-m1")["state"] != "open", timeout_s=120)
+    lab.lab("fault", "--clear")
+    text, _ = process.communicate(timeout=400)
+    words = " ".join(text.split())
+    assert process.returncode == 2, text
+    assert "page_size is 64 on lab-prefill-2 and 1 on lab-decode-1" in words
+    assert ("start", "lab-router") not in steps(lab, "lab-m5")[: steps(lab, "lab-m5").index(("files", ""))]
+    assert all(newest(lab, one)["state"] == "rolled-back" for one in MACHINES) and lab.serves()
