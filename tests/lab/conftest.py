@@ -162,6 +162,7 @@ LONGEST = (
     "test_five_machines.py",
     "test_interrupted.py",
     "test_recover.py",
+    "test_story_record.py",
     "test_secrets.py",
     "test_restore.py",
     "test_decode_only.py",
