@@ -8,6 +8,7 @@ import json
 import os
 
 import pytest
+from ansible_collections.pdops.sglang.plugins.module_utils import router_workers
 from ansible_collections.pdops.sglang.plugins.module_utils.gates import router
 from ansible_collections.pdops.sglang.plugins.module_utils.gates.base import Peer
 from ansible_collections.pdops.sglang.plugins.module_utils.gates.request import target_from
@@ -147,3 +148,14 @@ def test_peers_of_the_inventory(tmp_path):
 def test_options_that_are_refused(more, words):
     with pytest.raises(PdopsError, match=words):
         target_from(options(**more))
+
+
+def test_the_last_healthy_one_of_a_role_is_not_taken_out(answers, recorded):
+    data = json.loads(recorded("router_workers.json"))
+    answers.paths["/workers"] = lambda _server: (200, data)
+    wanted = router_workers.WorkerRequest(answers.url, DECODE, "decode", "absent", least=1)
+    data["workers"].append({**data["workers"][1], "id": "other", "url": "http://127.0.0.1:33201", "is_healthy": False})
+    with pytest.raises(PdopsError, match="would be left with 0 healthy decode, and 1 must be"):
+        router_workers.bring_worker(wanted)
+    data["workers"][-1]["is_healthy"] = True
+    assert router_workers.bring_worker(wanted, check=True)["changed"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.pdops.sglang.plugins.module_utils.services import draining
 from ansible_collections.pdops.sglang.plugins.module_utils.services.draining import Drain, count_loads, requests_of
 
 
@@ -34,3 +35,16 @@ def test_nobody_who_answers_is_not_nought_either() -> None:
     with Drain("http://127.0.0.1:1", None, None) as drain:
         pass
     assert (drain.at_begin, drain.at_end) == (None, None)
+
+
+def test_idle_is_nought_twice_in_a_row_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draining, "SAMPLE_S", 0.001)
+    counts = [3, 1, 0, 2, 0, 0, 7]
+    monkeypatch.setattr(draining, "requests_of", lambda *_asked: counts.pop(0))
+    drain = Drain("http://engine", None, None)
+    drain._look()
+    assert drain.until_idle(60) < 10 and counts == [7]
+    monkeypatch.setattr(draining, "requests_of", lambda *_asked: 1)
+    assert 0.05 <= drain.until_idle(0.05) < 10
+    monkeypatch.setattr(draining, "requests_of", lambda *_asked: None)
+    assert drain.until_idle(60) < 10, "one that cannot be asked any more is not waited for"
