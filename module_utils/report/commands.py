@@ -59,6 +59,8 @@ def again(story: Story) -> Optional[str]:
     if story.verb == "restart":
         scope = clean.text(story.plan.get("scope"))
         return play(story, "restart", scope=scope if scope in ("decode", "router") else None)
+    if story.verb == "kernels":
+        return play(story, "kernels")
     if story.verb == "verify" or len(edits) != 1:
         return play(story, story.verb) if story.verb in ("verify", "restore") else None
     edit = clean.mapping(edits[0])
@@ -84,6 +86,8 @@ def next_commands(story: Story) -> list[dict[str, str]]:
     verify = play(story, "verify")
     if story.outcome == "confirmed":
         add("Prove it again, changing nothing", verify)
+        if story.verb == "kernels" and edits:
+            add("Take the kernels off again", play(story, "rollback", change=story.change_id))
         for edit in edits:
             add(f"Take {clean.text(edit.get('knob'))} back", way_back(story, edit))
     elif story.outcome == "check":

@@ -74,3 +74,15 @@ def test_what_the_operator_typed_wins():
 )
 def test_what_to_type_next(outcome, playbooks):
     assert [read_back(item["command"])[0] for item in next_commands(told(outcome=outcome))] == playbooks
+
+
+def test_kernels_go_back_as_a_change() -> None:
+    plan = {"edits": [{"instance": "decode", "knob": "", "path": "/s"}]}
+    story = read_story(
+        {"verb": "kernels", "deployment": "dsv4", "outcome": "confirmed", "change_id": "x-kernels-1", "plan": plan}
+    )
+    assert [item["command"] for item in next_commands(story)] == [
+        "ansible-playbook verify.yml -l dsv4",
+        "ansible-playbook rollback.yml -l dsv4 -e change=x-kernels-1",
+    ]
+    assert again(story) == "ansible-playbook deploy_kernels.yml -l dsv4"
