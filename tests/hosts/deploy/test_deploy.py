@@ -24,6 +24,8 @@ class Fleet:
 
     def __init__(self, folder: Path) -> None:
         self.dir = folder
+        #: What the check had said before anything was there.
+        self.promised = ""
         self.machines = {"dsv4": Machine(folder, "gpu12", "dsv4"), "dsv4b": Machine(folder, "gpu13", "dsv4b")}
 
     def play(self, playbook: str, *arguments: str) -> Ran:
@@ -65,6 +67,7 @@ def test_check_on_bare_machines_tells_what_would_happen_and_touches_nothing(flee
             assert f"sglang-{deployment}-{role}" in ran.words
     assert f"+export {KNOB}=512" in ran.text.replace(" ", "").replace("+export", "+export ")
     assert fleet.found() == {"dsv4": "", "dsv4b": ""}
+    fleet.promised = ran.text
 
 
 def test_a_first_deploy_that_does_not_pass_its_gates_leaves_nothing(fleet: Fleet) -> None:
@@ -104,6 +107,19 @@ def test_deploy(fleet: Fleet) -> None:
         assert (
             machine.show(machine.units["decode"], "TimeoutStopUSec") == "1min 40s"
         )  # 20 s of generation, 5 s of drain, 75 s
+
+
+def test_the_check_had_told_the_truth(fleet: Fleet) -> None:
+    """Every folder it named was made, and every line of every script and unit is one that it had shown."""
+    lines = [line.strip() for line in fleet.promised.splitlines()]
+    shown = {line[1:].strip() for line in lines if line.startswith("+")}
+    for deployment, machine in fleet.machines.items():
+        for path in (
+            line.split("make folder ")[1] for line in lines if line.startswith(f"[{deployment}] make folder ")
+        ):
+            assert machine.sh(f"stat -c %F {path}") == "directory"
+        written = machine.sh("cat /root/serve_*.sh /etc/systemd/system/sglang-*.service").splitlines()
+        assert [line for line in written if line.strip() and line.strip() not in shown] == []
 
 
 def test_again_changes_and_restarts_nothing(fleet: Fleet) -> None:
