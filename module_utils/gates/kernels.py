@@ -86,7 +86,7 @@ def judge(folder: str, records: dict[int, Record], schedulers: Sequence[int], se
     idle = [record for record in mine if record.state != "serving"]
     if serve and idle:
         reasons = ", ".join(
-            f"{reason} {count}" for record in idle for reason, count in sorted(record.fallbacks.items())
+            f"{count} x {reason.rstrip('.')}" for record in idle for reason, count in sorted(record.fallbacks.items())
         )
         return failed(
             f"requests were answered, and process {idle[0].pid} has served none with these kernels"

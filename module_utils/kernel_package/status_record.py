@@ -59,10 +59,12 @@ class Record:
         if self.policy:
             words += f", policy {self.policy}"
         if self.plans:
-            words += ": " + ", ".join(_plan_told(plan) for plan in self.plans[:3])
+            words += ": " + ", ".join(list(dict.fromkeys(_plan_told(plan) for plan in self.plans))[:3])
         total = sum(self.fallbacks.values())
         if total:
-            reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(self.fallbacks.items())[:3])
+            reasons = ", ".join(
+                f"{count} x {reason.rstrip('.')}" for reason, count in sorted(self.fallbacks.items())[:3]
+            )
             words += f"; {total} fallbacks ({reasons})"
         elif self.state in ("serving", "hooked"):
             words += "; no fallback"
