@@ -8,6 +8,7 @@ end of the block, are what it prints. `docs/runbooks/README.md` says the rules t
 * ``…`` in a line is any text, also none; alone on a line it is any lines, also none.
 * What differs from run to run is any such thing: seconds (``0.4 s``), times, change ids, short sha256, process numbers
   and ports (``VOLATILE``). Every other character counts. Blank lines and blanks at the end of a line do not.
+* Lines of progress (``dsv4-decode  3.0 s: waiting for …``, ``PROGRESS``) come when a machine is slow, so none of them counts.
 * ``^C`` alone on a line: Ctrl-C is typed when what is above it has been printed.
 * A command ends with 0, unless ``^C`` ends it or its recap shows a failed host.
 """
@@ -38,6 +39,7 @@ VOLATILE = (
     r"\bport \d+",
     r"127\.0\.0\.1:\d+",
 )
+PROGRESS = re.compile(r"  [\w.-]+ +\d+\.\d s(?: of at most \d+ s)?: .*")
 _TOKEN = re.compile("|".join(f"({kind})" for kind in (re.escape(ANYTHING), *VOLATILE)))
 
 
@@ -84,7 +86,7 @@ def _pattern(line: str) -> re.Pattern[str]:
 
 def difference(expected: Sequence[str], output: str) -> str:
     """Which expected line the output lacks; '' when it has all of them in order, and nothing that the page does not allow."""
-    lines = [line.rstrip() for line in output.splitlines() if line.strip()]
+    lines = [line.rstrip() for line in output.splitlines() if line.strip() and not PROGRESS.match(line)]
     runs: list[list[str]] = [[]]
     for line in expected:
         if line.strip() == ANYTHING:
