@@ -39,7 +39,7 @@ VOLATILE = (
     r"\bport \d+",
     r"127\.0\.0\.1:\d+",
 )
-PROGRESS = re.compile(r"  [\w.-]+ +\d+\.\d s(?: of at most \d+ s)?: .*")
+PROGRESS = re.compile(r"  [\w.-]+ +\d+\.\d s(?: of at most [\d.]+ s)?: .*")
 _TOKEN = re.compile("|".join(f"({kind})" for kind in (re.escape(ANYTHING), *VOLATILE)))
 
 
