@@ -21,6 +21,11 @@ test: ## everything that CI runs
 	@tools/setup lab dev
 	@tools/test
 
+test-lab: ## the whole lab, also what is too long for make test (15 to 25 minutes)
+	@tools/setup lab dev
+	@PATH="$$PWD/.venv/bin:$$PATH" ANSIBLE_CONFIG="$$PWD/ansible.cfg" pytest tests/lab -n 3 --dist loadfile --no-loadscope-reorder --durations=8
+	@echo "test-lab: the whole lab holds (simulated engines, real router)"
+
 lint: ## ansible-lint, yamllint, ruff, mypy, shellcheck
 	@tools/setup lab dev
 	@tools/lint
@@ -51,4 +56,4 @@ clean: ## end everything that was started, hosts too, and remove what was built
 	@rm -rf .lab .lab-* build .cache .mypy_cache .ruff_cache .pytest_cache
 	@echo "clean: the lab is down and nothing built is left (.venv stays; rm -r .venv removes it)"
 
-.PHONY: help setup demo test lint molecule test-real bench soak pictures clean
+.PHONY: help setup demo test test-lab lint molecule test-real bench soak pictures clean

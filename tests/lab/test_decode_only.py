@@ -130,6 +130,7 @@ def test_when_the_pair_does_not_serve_all_restart_once(up: Lab) -> None:
     assert up.serves()
 
 
+@pytest.mark.long
 def test_both_engines_load_at_once_and_a_probe_comes_before_the_confirm(up: Lab) -> None:
     up.lab("fault", "--role", "prefill", "slow_load=4")
     ran = up.play("restart.yml", "-e", "overlap=true", "-e", "probe=true", "-e", "pd_load_timeout_s=20")
@@ -148,6 +149,7 @@ def test_both_engines_load_at_once_and_a_probe_comes_before_the_confirm(up: Lab)
     assert "longer than a chunk" in page or "longer than a prefill chunk" in page, "the answers are in the report"
 
 
+@pytest.mark.long
 def test_a_worker_that_is_registered_again_has_a_closed_breaker(up: Lab) -> None:
     """The question of the design, answered by the real router."""
     told = up.told["instances"]

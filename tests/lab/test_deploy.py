@@ -21,7 +21,7 @@ from lab.runner import rpc
 
 from .conftest import KNOB, QUICK, Lab, Ran
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 EXTRA = """\
 all:

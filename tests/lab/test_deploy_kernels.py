@@ -83,6 +83,7 @@ def test_what_does_not_hold_touches_nothing(lab: Lab, good: Path, tmp_path: Path
     assert lab.script.read_bytes() == script and lab.pids() == pids and not lab.changes()
 
 
+@pytest.mark.long
 def test_install_again_swallowed_upgrade_and_back(lab: Lab, good: Path, tmp_path: Path) -> None:
     before = lab.script.read_bytes()
     ran = deploy(lab, good)

@@ -9,7 +9,7 @@ import pytest
 from .conftest import KNOB, Lab
 from .test_machines import QUICK, UP, newest, scripts, start_and, steps
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 MACHINES = tuple(f"lab-m{number}" for number in range(1, 6))
 
 

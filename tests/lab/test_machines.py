@@ -112,6 +112,7 @@ def test_a_kill_between_two_confirms_is_named_and_brought_forward(lab: Lab) -> N
     assert "SPLIT" not in lab.play("recover.yml").words
 
 
+@pytest.mark.long
 def test_a_kill_between_two_confirms_goes_back_on_demand_on_both(lab: Lab) -> None:
     old = scripts(lab)
     kill_between_confirms(lab, "flat")
@@ -137,6 +138,7 @@ def test_a_begin_that_one_machine_refuses_frees_the_others(lab: Lab) -> None:
     assert newest(lab, "lab-m1")["id"] != newest(lab, "lab-m2")["id"], "machine 2 has no record of it"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", ["no_way_to_prefill", "die_at_first_request"])
 def test_a_pair_that_does_not_serve_goes_back_on_all_machines_and_the_prefill_restarts_too(
     lab: Lab, fault: str

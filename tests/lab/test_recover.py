@@ -13,7 +13,7 @@ import pytest
 from .conftest import KNOB, QUICK, Lab
 from .test_interrupted import kill_at, last_step
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

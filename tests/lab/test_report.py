@@ -18,7 +18,7 @@ import yaml
 from .browser import Screen, browser, find_chromium
 from .conftest import KNOB, ROOT, Lab
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 MOST_PICTURE_BYTES = 200_000
 #: What is wrong with the page as it is shown: things that stick out to the right, letters too small, too little contrast.

@@ -60,6 +60,7 @@ def test_a_right_file_with_an_old_process_is_restarted_and_not_written(story: La
     assert story.running_knob() == "512"
 
 
+@pytest.mark.long
 def test_set_and_restart_and_verify(story: Lab) -> None:
     first = story.play("verify.yml")
     assert first.rc == 0, first.text

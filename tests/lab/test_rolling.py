@@ -52,6 +52,7 @@ def test_decodes_restart_one_by_one_under_streams_and_no_request_fails(lab: Lab)
     assert ran.text.count("ready with 3 workers") == 2, "gate router expects the registered without the drained one"
 
 
+@pytest.mark.long
 def test_the_second_fails_and_the_first_goes_back_too_under_streams(lab: Lab) -> None:
     lab.lab("fault", "--role", "decode-2", "refuse_start_with", f"{KNOB}=512")
     before = lab.pids()
@@ -80,6 +81,7 @@ def test_a_knob_of_the_pair_restarts_both_roles_and_is_refused_on_one_side(lab: 
     assert both.text.count("edit lab-") == 4
 
 
+@pytest.mark.long
 def test_prefills_one_by_one_under_streams(lab: Lab) -> None:
     before = lab.pids()
     with Streams(router(lab), CLIENTS) as streams:

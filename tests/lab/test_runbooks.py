@@ -42,7 +42,9 @@ def lab(module_lab: Lab) -> Lab:
     return module_lab
 
 
-@pytest.mark.parametrize("name", AFTER)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] if name == "deploy-kernels.md" else []) for name in AFTER]
+)
 def test_a_runbook_does_and_prints_what_it_says(lab: Lab, name: str) -> None:
     script = lab.dir / "serve" / "serve_dsv4_decode.sh"
     if name == "deploy.md":  # on a bare machine

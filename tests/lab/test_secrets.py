@@ -121,6 +121,7 @@ def test_no_secret_in_any_output_record_argument_or_leftover(story: Lab, tmp_pat
         assert path in (story.script, story.backup) or path.parent in (objects, story.dir / "logs"), path
 
 
+@pytest.mark.long
 def test_a_value_whose_former_line_only_a_run_can_tell_comes_back_by_revert(story: Lab) -> None:
     line = f"export {KNOB}=${{CTAS_OF_TODAY:-$((256 * 2))}}   # by the day\n"
     script = story.script.read_text()

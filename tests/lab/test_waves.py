@@ -11,7 +11,7 @@ import pytest
 
 from .conftest import KNOB, Lab
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 NAMES = ("east", "north", "west")
 
 
