@@ -160,6 +160,7 @@ LONGEST = (
     "test_machines.py",
     "test_rolling.py",
     "test_five_machines.py",
+    "test_deploy_kernels.py",
     "test_interrupted.py",
     "test_recover.py",
     "test_story_record.py",
