@@ -253,3 +253,22 @@ def test_a_machine_whose_init_is_something_else_is_refused(
 ) -> None:
     monkeypatch.setattr(running, "RUN_FOLDER", "/no/such")
     assert "does not run systemd" in str(machine.offer().refused) and systemd() == []
+
+
+def test_kernels_that_are_selected_stay_though_no_variable_has_them(machine: Machine, systemd: Calls) -> None:
+    machine.deployed()
+    knobs = {
+        "PYTHONPATH": "/opt/pdops/kernels/0.1.0-0123abcd",
+        "PDOPS_KERNELS_STATUS_DIR": "/s",
+        "TRITON_CACHE_DIR": "/c",
+    }
+    lines = "".join(f"export {name}={value}\n" for name, value in knobs.items()).encode()
+    present = machine.script.read_bytes()
+    machine.script.write_bytes(present.replace(END.encode(), lines + END.encode()))
+    confirmed = {"A": "1", **knobs}
+    found = machine.offer(machine.item(confirmed=confirmed), existed=True)
+    assert found.refused is None and not found.edits and dict(found.intended) == confirmed
+    # Another PYTHONPATH selects none, and then it is a knob like any other.
+    machine.script.write_bytes(machine.script.read_bytes().replace(b"/opt/pdops/kernels/0.1.0-0123abcd", b"/mine"))
+    found = machine.offer(machine.item(confirmed={**confirmed, "PYTHONPATH": "/mine"}), existed=True)
+    assert found.refused is None and [edit["kind"] for edit in found.edits] == ["script"]
