@@ -59,12 +59,13 @@ def steps(lab: Lab, machine: str) -> list[tuple[str, str]]:
 
 def start_and(lab: Lab, arguments: tuple[str, ...], moment: Callable[[], Any]) -> Any:
     """A play that has begun a change of its own, at the moment."""
-    known = len(lab.changes("lab-m1"))
+    machines = list(lab.told["cut"])
+    known = {machine: len(lab.changes(machine)) for machine in machines}
     process = lab.start(*arguments)
 
     def now() -> Any:
-        with contextlib.suppress(IndexError):  # not every machine has a record or a step yet
-            return len(lab.changes("lab-m1")) > known and moment()
+        with contextlib.suppress(IndexError):  # not every machine has a step yet
+            return all(len(lab.changes(machine)) > known[machine] for machine in machines) and moment()
 
     lab.wait("the moment", now, timeout_s=240)
     return process
