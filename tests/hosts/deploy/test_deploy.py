@@ -114,9 +114,10 @@ def test_the_check_had_told_the_truth(fleet: Fleet) -> None:
     lines = [line.strip() for line in fleet.promised.splitlines()]
     shown = {line[1:].strip() for line in lines if line.startswith("+")}
     for deployment, machine in fleet.machines.items():
-        for path in (
-            line.split("make folder ")[1] for line in lines if line.startswith(f"[{deployment}] make folder ")
-        ):
+        made = f"[{machine.name}] make folder "
+        folders = [line.removeprefix(made).split()[0] for line in lines if line.startswith(made)]
+        assert folders
+        for path in folders:
             assert machine.sh(f"stat -c %F {path}") == "directory"
         written = machine.sh("cat /root/serve_*.sh /etc/systemd/system/sglang-*.service").splitlines()
         assert [line for line in written if line.strip() and line.strip() not in shown] == []
