@@ -113,7 +113,7 @@ def test_the_check_had_told_the_truth(fleet: Fleet) -> None:
     """Every folder it named was made, and every line of every script and unit is one that it had shown."""
     lines = [line.strip() for line in fleet.promised.splitlines()]
     shown = {line[1:].strip() for line in lines if line.startswith("+")}
-    for deployment, machine in fleet.machines.items():
+    for machine in fleet.machines.values():
         made = f"[{machine.name}] make folder "
         folders = [line.removeprefix(made).split()[0] for line in lines if line.startswith(made)]
         assert folders
