@@ -145,6 +145,11 @@ change:
       description: Seconds until the guard acts.
       type: float
       returned: always
+    out_before:
+      description: Of a change that took over another, the steps (C(at), C(step), C(instance)) by which that one had stopped instances.
+      type: list
+      elements: dict
+      returned: always
 applied:
   description: One entry per script that was changed, with the sha256 before and after.
   returned: with V(apply)

@@ -19,6 +19,7 @@ def event_of(result: Mapping[str, Any]) -> dict[str, Any] | None:
     """
     if result.get("skipped") or "began" not in result or "kind" not in result:
         return None
+    change = result["change"] if result["kind"] == "begin" and isinstance(result.get("change"), Mapping) else {}
     outcome = "unreachable" if result.get("unreachable") else "failed" if result.get("failed") else "ok"
     return {
         "kind": str(result["kind"]),
@@ -28,6 +29,7 @@ def event_of(result: Mapping[str, Any]) -> dict[str, Any] | None:
         "ended": result.get("ended", result["began"]),
         "result": outcome,
         "said": str(result.get("said") or result.get("msg") or ""),
+        **({"out_before": change["out_before"]} if change.get("out_before") else {}),
         **{key: result[key] for key in _KEPT if result.get(key) is not None},
     }
 

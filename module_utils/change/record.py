@@ -46,6 +46,9 @@ REQUIRED = {
 
 _TEXTS = ("id", "deployment", "summary", "opened", "state", "reason")
 
+#: Steps by which an instance stops answering, or is no longer asked.
+OUT = ("stop", "restart", "take out")
+
 #: Between the end of a step's budget and the moment at which the guard acts.
 LEASE_SLACK_S = 15.0
 
@@ -198,7 +201,8 @@ def ended(record: Record, state: str, reason: str, now_utc: str) -> Record:
 def inherit(record: Record, former: Record) -> Record:
     """Take over from ``former``: what it changed and did not confirm is ours to put back, should we fail.
 
-    A path that both change goes back to what it was before *former* touched it.
+    A path that both change goes back to what it was before *former* touched it. What *former* stopped has been out since
+    then: ``out_before`` has these steps, the oldest first.
     """
     files = {item["path"]: dict(item) for item in record["files"]}
     for item in former["files"]:
@@ -217,6 +221,15 @@ def inherit(record: Record, former: Record) -> Record:
         **record,
         "files": list(files.values()),
         "touched": touched,
+        "out_before": [
+            *former.get("out_before", []),
+            *(
+                {key: step[key] for key in ("at", "step", "instance")}
+                for step in former["steps"]
+                if step["step"] in OUT
+            ),
+            *record.get("out_before", []),
+        ],
         "inherits": list(dict.fromkeys([*record["inherits"], *former["inherits"], former["id"]])),
     }
 
@@ -282,6 +295,7 @@ def summary_of(record: Record) -> dict[str, Any]:
             for item in record["files"]
         ],
         "touched": record["touched"],
+        "out_before": record.get("out_before", []),
     }
 
 

@@ -89,8 +89,9 @@ class Folded:
         return [(knob, knob.debt) for _name, knob in sorted(self.knobs.items()) if knob.debt is not None]
 
 
-def shown(value: Optional[str]) -> str:
-    return "unset" if value is None else f"={value}"
+def shown(value: Optional[str], name: str = "") -> str:
+    """``NAME=value`` or ``NAME unset``; of no name, ``=value`` or ``unset``."""
+    return f"{name} unset".lstrip() if value is None else f"{name}={value}"
 
 
 def verdict_of(measures: Iterable[Kept]) -> str:
@@ -159,7 +160,7 @@ def _place(folded: Folded, knob: Knob, kept: Kept) -> None:
     instance, before, after = kept.data["instance"], kept.data["before"], kept.data["after"]
     if instance in knob.deployed and knob.deployed[instance] != before:
         folded.contradictions.append(
-            f"{kept.kind} {kept.id} found {knob.name}{shown(before)} on {instance}, and the record has "
+            f"{kept.kind} {kept.id} found {shown(before, knob.name)} on {instance}, and the record has "
             f"{shown(knob.deployed[instance])} there since {knob.changes[instance]}: something in between is not in the record."
         )
     knob.deployed[instance] = after
@@ -178,7 +179,7 @@ def _put(folded: Folded, knob: Knob, kept: Kept) -> None:
         knob.verdict = _settled(knob)
     elif knob.verdict == "convicted" and kept.kind == "restore":
         folded.contradictions.append(
-            f"restore {kept.id} brought {knob.name}{shown(after)} back, and it is convicted ({knob.cause}): exonerate it, or revert it."
+            f"restore {kept.id} brought {shown(after, knob.name)} back, and it is convicted ({knob.cause}): exonerate it, or revert it."
         )
     elif knob.verdict in ("exonerated", "trial"):
         measured = verdict_of(knob.measured(knob.value))
@@ -199,7 +200,7 @@ def _measure(folded: Folded, knob: Knob, kept: Kept) -> None:
             and same(other.data.get("fingerprint"), data.get("fingerprint"))
         ):
             folded.contradictions.append(
-                f"measure {other.id} says {former} and measure {kept.id} says {said} about {knob.name}{shown(data['value'])} "
+                f"measure {other.id} says {former} and measure {kept.id} says {said} about {shown(data['value'], knob.name)} "
                 f"at {data['load']}: correct one of them, or measure again."
             )
     knob.measures.setdefault(data["value"], {})[data["load"]] = kept
@@ -267,7 +268,7 @@ def _observe(folded: Folded, knob: Knob, kept: Kept) -> None:
     instance, value = kept.data["instance"], kept.data["value"]
     if instance in knob.deployed and knob.deployed[instance] != value:
         folded.contradictions.append(
-            f"observe {kept.id} found {knob.name}{shown(value)} on {instance}, and the record had "
+            f"observe {kept.id} found {shown(value, knob.name)} on {instance}, and the record had "
             f"{shown(knob.deployed[instance])} there since {knob.changes[instance]}: something in between is not in the record."
         )
     knob.deployed[instance], knob.since[instance] = value, kept.at

@@ -62,7 +62,7 @@ def against_scripts(folded: Folded, intended: Mapping[str, Mapping[str, Optional
             there = intended[instance].get(name)
             if there != value:
                 found.append(
-                    f"the script of {instance} has {name}{shown(there)}, and the record {shown(value)} since {knob.since[instance][:10]} "
+                    f"the script of {instance} has {shown(there, name)}, and the record {shown(value)} since {knob.since[instance][:10]} "
                     f"({knob.changes[instance]}): somebody edited it by hand, or the entry is in another checkout."
                 )
     return found

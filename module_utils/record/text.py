@@ -53,7 +53,7 @@ def debt_line(knob: Knob, debt: Debt, today: str) -> str:
         said = "" if is_bare(reason) else f" ({reason})"
         why = f"reverted on suspicion{said}" if debt.entry.data["suspicion"] else f"reverted{said}"
         cure = f"record.yml -e kind=exonerate (or convict) -e knob={knob.name} -e cause=WHAT"
-    return f"{knob.name}{shown(debt.value)} {why} on {debt.entry.at[:10]}: {forgoing(debt.forgoing)}{late}; resolve: {cure}"
+    return f"{shown(debt.value, knob.name)} {why} on {debt.entry.at[:10]}: {forgoing(debt.forgoing)}{late}; resolve: {cure}"
 
 
 def debt_lines(folded: Folded, today: str) -> list[str]:
@@ -108,11 +108,11 @@ def told(data: Mapping[str, Any]) -> str:
     if "before" in data and "after" in data:
         parts.append(f"{knob or 'script'}: {_word(data['before'])} -> {_word(data['after'])}")
     elif data["kind"] == "measure":
-        parts.append(f"{knob}{shown(data['value'])} {figure(data)}")
+        parts.append(f"{shown(data['value'], knob or '')} {figure(data)}")
         verdict = measured_verdict(data)
         parts += [verdict] if verdict else []
     elif "value" in data:
-        parts.append(f"{knob or ''}{shown(data['value'])}")
+        parts.append(f"{shown(data['value'], knob or '')}")
     elif knob:
         parts.append(str(knob))
     if data.get("instance"):

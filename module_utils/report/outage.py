@@ -12,10 +12,14 @@ from .story import Event, Member, Story
 
 @dataclass(frozen=True)
 class Outage:
-    """From ``began`` to ``ended`` (seconds since the epoch) requests could fail; ``ended`` is None while they still can."""
+    """From ``began`` to ``ended`` (seconds since the epoch) requests could fail; ``ended`` is None while they still can.
+
+    ``taken_over``: it had begun in the interrupted change that this run took over.
+    """
 
     began: float
     ended: Optional[float]
+    taken_over: bool = False
 
     @property
     def seconds(self) -> Optional[float]:
@@ -26,21 +30,25 @@ def outage_of(story: Story) -> Optional[Outage]:
     """The longest possible outage: from the first stop of an instance that has no twin until the last proof.
 
     A request needs one of each role, so the stop of a decode that has a twin in the router is no outage. What
-    ends it is the end of the last gates, or of the rollback; a rollback that failed leaves it open.
+    ends it is the end of the last gates, or of the rollback; a rollback that failed leaves it open. What an
+    interrupted change had stopped, which this one took over, counts from then on.
     """
-    stops = [item for item in story.events if item.kind in ("stop", "drain") and item.began is not None]
-    first = next((item for item in stops if _alone(item, story.members)), None)
-    if first is None or first.began is None:
-        return None
-    proofs = [
-        item.ended for item in story.events if _proof(item) and item.ended is not None and item.ended >= first.began
+    own = [
+        item.began
+        for item in story.events
+        if item.kind in ("stop", "drain") and item.began is not None and _alone(item.instance, story.members)
     ]
+    former = [step.at for item in story.events for step in item.out_before if _alone(step.instance, story.members)]
+    first = min([*own, *former], default=None)
+    if first is None:
+        return None
+    proofs = [item.ended for item in story.events if _proof(item) and item.ended is not None and item.ended >= first]
     served = story.outcome in ("confirmed", "rolled-back")
-    return Outage(first.began, max(proofs) if served and proofs else None)
+    return Outage(first, max(proofs) if served and proofs else None, taken_over=first in former)
 
 
-def _alone(event: Event, members: tuple[Member, ...]) -> bool:
-    role = next((member.role for member in members if member.name == event.instance), "")
+def _alone(instance: str, members: tuple[Member, ...]) -> bool:
+    role = next((member.role for member in members if member.name == instance), "")
     return not role or sum(member.role == role for member in members) < 2
 
 

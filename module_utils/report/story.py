@@ -57,6 +57,7 @@ class Event:
     conversation: Any
     log_tail: tuple[str, ...]
     steps: tuple[Step, ...]
+    out_before: tuple[Step, ...] = ()  # of a begin: what the change that it took over had stopped
 
     @property
     def seconds(self) -> Optional[float]:
@@ -186,6 +187,7 @@ def _event(raw: Mapping[str, Any]) -> Event:
         conversation=clean.data(raw.get("conversation")),
         log_tail=tuple(clean.lines(raw.get("log_tail"))),
         steps=_steps(raw.get("steps")),
+        out_before=_steps(raw.get("out_before")),
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Optional
 
 from . import clean, commands, difference, probes, wording
-from .outage import outage_of
+from .outage import Outage, outage_of
 from .story import Event, Gate, Story, read_story
 from .timeline import timeline
 
@@ -32,7 +32,7 @@ def make_view(given: Any) -> dict[str, Any]:
         "headline": _headline(story, failure),
         "intended": clean.text(story.plan.get("summary")) if failure else "",
         "consequence": wording.consequence(story),
-        "facts": _facts(story, took_s, outage.seconds if outage else None, outage is not None),
+        "facts": _facts(story, took_s, outage),
         "failure": failure,
         "edits": edits,
         "restart": _restart(story),
@@ -88,7 +88,7 @@ def _headline(story: Story, failure: Optional[dict[str, Any]]) -> str:
     return said
 
 
-def _facts(story: Story, took_s: Optional[float], outage_s: Optional[float], had_outage: bool) -> list[dict[str, Any]]:
+def _facts(story: Story, took_s: Optional[float], outage: Optional[Outage]) -> list[dict[str, Any]]:
     facts: list[dict[str, Any]] = []
 
     def add(name: str, value: str, console: bool = False, tone: str = "", code: bool = False) -> None:
@@ -100,9 +100,11 @@ def _facts(story: Story, took_s: Optional[float], outage_s: Optional[float], had
     add("By", story.who)
     add("Began", wording.utc(story.began))
     add("Took", wording.duration(took_s), console=True)
-    if had_outage:
-        over = outage_s is not None
-        add("Outage", wording.duration(outage_s) if over else "not over", console=True, tone="" if over else "bad")
+    if outage is not None:
+        over = outage.seconds is not None
+        lasted = wording.duration(outage.seconds) if over else "not over"
+        since = " from the first stop of the interrupted change on" if over and outage.taken_over else ""
+        add("Outage", lasted + since, console=True, tone="" if over else "bad")
     add("Kernels", _kernels(story))
     if story.lost is not None:
         add("Requests lost", str(story.lost), console=True, tone="warn" if story.lost else "")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils.record.fold import fold
+from ansible_collections.pdops.sglang.plugins.module_utils.record.joining import against_scripts
 from ansible_collections.pdops.sglang.plugins.module_utils.record.text import debt_lines, entry_line, fold_lines, losses
 
 from .conftest import KNOB
@@ -213,3 +214,14 @@ def test_ten_thousand_entries_fold_to_the_same_as_one_by_one(checkout):
     folded = fold(entries)
     assert time.process_time() - begin < 20
     assert len(folded.knobs) == 8 and len(folded.contradictions) == 10_000 - 7
+
+
+def test_an_unset_knob_is_not_written_together_with_its_name(checkout):
+    checkout.set()
+    checkout.add("observe", knob=KNOB, instance="dsv4-decode", value=None)
+    (found,) = checkout.folded.contradictions
+    assert f" found {KNOB} unset on dsv4-decode, and the record had =512 there" in found
+    (missed,) = against_scripts(fold(checkout.folded.entries[:1]), {"dsv4-decode": {}})
+    assert f" has {KNOB} unset, and the record =512 since " in missed
+    checkout.add("measure", knob=KNOB, value=None, load="C64", effect_pct=1, verdict="adopted")
+    assert f" {KNOB} unset " in entry_line(checkout.folded.entries[-1], {})

@@ -5,10 +5,14 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.pdops.sglang.plugins.module_utils.change import record as rules
+from ansible_collections.pdops.sglang.plugins.module_utils.change import who
 from ansible_collections.pdops.sglang.plugins.module_utils.report.outage import outage_of
 from ansible_collections.pdops.sglang.plugins.module_utils.report.story import read_story
 from ansible_collections.pdops.sglang.plugins.module_utils.report.timeline import FITS, timeline
+from ansible_collections.pdops.sglang.plugins.module_utils.report.view import console_lines, make_view
 from ansible_collections.pdops.sglang.plugins.module_utils.report.wording import duration
+from ansible_collections.pdops.sglang.plugins.module_utils.story_events import events_of
 from pages import NAMES, ROOT_STYLE, story
 
 TRIO = [{"name": f"x-{role}", "role": role} for role in ("prefill", "decode", "router")]
@@ -87,6 +91,33 @@ def test_the_outage_is_from_the_first_stop_to_the_last_proof():
     back = {**given, "outcome": "rolled-back", "events": [*given["events"], event("rollback", "", 80, 95)]}
     assert outage_of(read_story(back)).seconds == 85
     assert outage_of(read_story({**given, "events": [proof]})) is None
+
+
+def test_what_an_interrupted_change_had_stopped_counts_from_then_on():
+    former = rules.with_step(made_record("one-1"), "stop", "x-router", "", "2026-11-29T16:00:30Z")
+    between = rules.inherit(made_record("two-2"), former)
+    mine = rules.inherit(made_record("three-3"), between)  # taken over twice: what the first one stopped is still out
+    at = 1795968030.0  # 16:00:30
+    begun = {"kind": "begin", "began": at + 20, "ended": at + 21, "change": rules.summary_of(mine)}
+    events = [
+        *events_of([begun]),
+        {"kind": "stop", "instance": "x-router", "began": at + 26, "ended": at + 27},
+        {"kind": "gates", "instance": "x-router", "began": at + 40, "ended": at + 62, "gates": [gate("router", 20)]},
+    ]
+    given = {"instances": TRIO, "outcome": "confirmed", "events": events}
+    assert outage_of(read_story(given)).seconds == 62
+    assert "outage 62 s from the first stop of the interrupted change on" in "\n".join(console_lines(make_view(given)))
+    twins = [*TRIO, {"name": "x-router-1", "role": "router"}]
+    assert outage_of(read_story({**given, "instances": twins})) is None
+    alone = {**given, "events": [{**events[0], "out_before": []}, *events[1:]]}
+    assert outage_of(read_story(alone)).seconds == 36
+    assert "interrupted" not in "\n".join(console_lines(make_view(alone)))
+
+
+def made_record(change_id):
+    return rules.new_record(
+        change_id, "x", "restart", "restart", who.this_process("alice"), [], [], 60.0, "2026-11-29T16:00:00Z"
+    )
 
 
 def test_a_decode_with_a_twin_can_be_stopped_without_an_outage():
