@@ -77,6 +77,8 @@ class ActionModule(ActionBase):
             result.update(getattr(self, f"_{verb}")())
             if self.given["page_dir"] and not self._task.check_mode:
                 result["page"] = self._page(result)
+                if result["page"] and verb != "change":
+                    self._show([f"page: {result['page']}"])
         except Exception as error:
             if verb != "change":
                 if isinstance(error, PdopsError):

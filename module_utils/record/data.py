@@ -9,7 +9,7 @@ from typing import Any
 
 from .fold import Knob, measured_verdict
 from .folder import Kept
-from .text import debt_line, figure
+from .text import debt_line, elsewhere_lines, figure
 
 
 def entry_data(kept: Kept) -> dict[str, Any]:
@@ -27,6 +27,7 @@ def knob_data(knob: Knob, today: str) -> dict[str, Any]:
             {"id": kept.id, "said": figure(kept.data), "verdict": measured_verdict(kept.data)}
             for kept in knob.measured(knob.value)
         ],
+        "elsewhere": [{"id": entry, "said": said} for said, entry in elsewhere_lines(knob)],
         "unverified_since": knob.unverified_since,
         "unverified_why": knob.unverified_why,
         "debt": debt_line(knob, knob.debt, today) if knob.debt is not None else "",

@@ -32,7 +32,7 @@ def entries_of(done: Mapping[str, Any], reason: Optional[Reason], folded: Folded
         common["change_id"] = str(done["change_id"])
     if outcome == "confirmed" and done.get("fingerprint"):
         common["fingerprint"] = dict(done["fingerprint"])
-    changes = list(_changes(done, folded))
+    changes = list(changes_of(done, folded))
     if outcome == "confirmed":
         made = [_confirmed(verb, change, reason, folded, common) for change in changes]
         if made:
@@ -58,8 +58,9 @@ def _first_line(text: Any) -> str:
     return line[:_MOST_REASON] or "nothing was said"
 
 
-def _changes(done: Mapping[str, Any], folded: Folded) -> Iterable[Change]:
-    """Instance, knob, value before and after: of the plan, then what only the machines know of, then what a restart alone brought into effect."""
+def changes_of(done: Mapping[str, Any], folded: Folded) -> Iterable[Change]:
+    """Instance, knob, value before and after, without secrets: of the plan, then what only the machines know of, then what a restart alone
+    brought into effect."""
     seen: set[tuple[str, str]] = set()
 
     def fresh(instance: str, knob: Any) -> bool:

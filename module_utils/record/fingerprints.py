@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Optional
 
+from . import command_lines
+
 #: What could not be seen says nothing: evidence does not become unverified because somebody had no permission.
 NOT_SEEN = "not observable"
 _MOST = 90
@@ -26,7 +28,9 @@ def _differing(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
     return [
         name
         for name in sorted(one.keys() & other.keys())
-        if one[name] != other[name] and NOT_SEEN not in (one[name], other[name])
+        if one[name] != other[name]
+        and NOT_SEEN not in (one[name], other[name])
+        and not (_of_arguments(name) and command_lines.alike(one[name], other[name]))
     ]
 
 
@@ -34,9 +38,16 @@ def difference(one: Mapping[str, str], other: Mapping[str, str]) -> str:
     """``engine: sglang 0.5.22 -> sglang 0.5.23; driver: 580.65 -> 580.82``; '' when nothing differs."""
     told = []
     for name in _differing(one, other):
-        before, after = _apart(one[name], other[name])
+        if _of_arguments(name):
+            before, after = _apart(*command_lines.differing(one[name], other[name]))
+        else:
+            before, after = _apart(one[name], other[name])
         told.append(f"{name}: {before} -> {after}")
     return "; ".join(told)
+
+
+def _of_arguments(name: str) -> bool:
+    return name.split(" ")[-1] == "arguments"
 
 
 def _apart(one: str, other: str) -> tuple[str, str]:
@@ -44,7 +55,8 @@ def _apart(one: str, other: str) -> tuple[str, str]:
     if max(len(one), len(other)) <= _MOST:
         return one, other
     begin = next((at for at, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other)))
-    begin = one.rfind(" ", 0, begin) + 1
+    # From the word that differs on, unless it is so long that what differs in it would be cut off.
+    begin = max(one.rfind(" ", 0, begin) + 1, begin - _MOST // 3)
     return _cut(one[begin:], begin), _cut(other[begin:], begin)
 
 

@@ -59,6 +59,21 @@ class Knob:
         return list(self.measures.get(value, {}).values())
 
     @property
+    def elsewhere(self) -> list[Kept]:
+        """The newest measurements of the values that are not in question: they outlast the next value that is set."""
+        return [kept for value in self.measures if value != self.value for kept in self.measured(value)]
+
+    def is_forgone(self, kept: Kept) -> bool:
+        """Whether a measured gain is had nowhere now, since another value is deployed."""
+        gain = kept.data["effect_pct"] > 0 and measured_verdict(kept.data) != "rejected"
+        return gain and bool(self.deployed) and kept.data["value"] not in self.deployed.values()
+
+    @property
+    def suspected(self) -> bool:
+        """Whether a value runs of which somebody suspects something."""
+        return self.in_place and self.verdict == "suspected"
+
+    @property
     def verdict_told(self) -> str:
         """The verdict with its cause; of one that was cleared and then judged by its figures again, both."""
         if not self.cause:

@@ -10,7 +10,7 @@ from typing import Any, Optional
 from ..report import clean
 from .fold import PLACING, Folded, Knob, measured_verdict, shown
 from .folder import Kept
-from .text import debt_line, figure, told
+from .text import debt_line, elsewhere_lines, figure, suspicion_lines, told
 
 #: Entries beyond these are counted, not shown; the whole is in git.
 MOST_ENTRIES = 300
@@ -37,15 +37,17 @@ def page_view(
     wrong = [clean.text(item) for item in problems]
     against = [clean.text(item) for item in contradictions]
     debts = [clean.text(debt_line(knob, debt, today)) for knob, debt in folded.debts]
+    suspicions = [clean.text(line) for line in suspicion_lines(folded)]
     entries = folded.entries[::-1]
     return {
         "deployment": clean.text(deployment),
-        "outcome": _outcome(len(wrong), len(against), len(debts)),
+        "outcome": _outcome(len(wrong), len(against), len(debts), len(suspicions)),
         "headline": _headline(folded),
         "simulation": folded.simulation,
         "facts": _facts(folded, file),
         "wrong": wrong,
         "against": against,
+        "suspicions": suspicions,
         "debts": debts,
         "knobs": [_knob(knob, today) for _name, knob in sorted(folded.knobs.items())],
         "lanes": [lane for _name, knob in sorted(folded.knobs.items()) for lane in _lanes(knob, folded)],
@@ -55,13 +57,18 @@ def page_view(
     }
 
 
-def _outcome(wrong: int, against: int, debts: int) -> dict[str, str]:
+def _outcome(wrong: int, against: int, debts: int, suspicions: int) -> dict[str, str]:
     if wrong:
         return {"name": "Not to be trusted", "sign": "✕", "tone": "bad"}
     if against:
         return {"name": "Contradicts itself", "sign": "✕", "tone": "bad"}
-    if debts:
-        return {"name": f"{debts} debt{'s' if debts > 1 else ''} open", "sign": "?", "tone": "warn"}
+    told = [
+        f"{count} {word}{'s' if count > 1 else ''}"
+        for count, word in ((suspicions, "suspicion"), (debts, "debt"))
+        if count
+    ]
+    if told:
+        return {"name": f"{' and '.join(told)} open", "sign": "?", "tone": "warn"}
     return {"name": "No debt", "sign": "✓", "tone": "good"}
 
 
@@ -104,6 +111,7 @@ def _knob(knob: Knob, today: str) -> dict[str, Any]:
             }
             for kept in knob.measured(knob.value)
         ],
+        "elsewhere": [{"said": clean.text(said), "id": entry} for said, entry in elsewhere_lines(knob)],
         "unverified": clean.text(f"unverified since {knob.unverified_since[:10]}: {knob.unverified_why}")
         if knob.unverified_since
         else "",

@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Optional
 
-from .fold import Folded
+from .doings import changes_of
+from .fold import Folded, shown
 from .joining import against_scripts
 from .reasons import Reason
-from .text import debt_lines, forgoing, losses
+from .text import debt_lines, figure, forgoing, losses
 
 _MOST = 5
 
@@ -26,17 +27,20 @@ def lines_of(
 ) -> list[str]:
     """Lines for a person; empty for a deployment without a record."""
     lines: list[str] = []
-    touched = set()
-    for edit in edits:
-        knob = folded.knobs.get(str(edit.get("knob") or ""))
-        touched.add((str(edit.get("instance")), str(edit.get("knob"))))
-        if verb != "revert":
-            continue
-        if knob is not None and knob.verdict == "exonerated":
+    review = f"; review by {reason.review_by}" if reason is not None and reason.review_by else ""
+    changed = list(changes_of({"edits": list(edits)}, folded))
+    several = len({name for _instance, name, _before, _after in changed}) > 1
+    for _instance, name, before, after in changed:
+        knob = folded.knobs.get(name)
+        if verb == "revert" and knob is not None and knob.verdict == "exonerated":
             lines.append(f"note: {knob.name} is exonerated ({knob.cause}); reverting it does not touch that cause")
-        loss = losses(knob.measured(edit.get("before"))) if knob is not None else []
-        review = f"; review by {reason.review_by}" if reason is not None and reason.review_by else ""
-        lines.append(f"costs: {forgoing(loss)}{review}")
+        loss = losses(knob.measured(before)) if knob is not None and before != after else []
+        if verb != "revert" and not loss:
+            continue
+        won = losses(knob.measured(after)) if knob is not None and before != after else []
+        instead = f"; {shown(after, name)} measured {', '.join(figure(row) for row in won)}" if won else ""
+        lines.append(f"costs: {f'{shown(before, name)}: ' if several else ''}{forgoing(loss)}{instead}{review}")
+    lines = list(dict.fromkeys(lines))
     lines += [f"debt: {line}" for line in debt_lines(folded, today)]
     differ = against_scripts(folded, intended_of(infos))
     lines += [f"record: {sentence}" for sentence in differ[:_MOST]]

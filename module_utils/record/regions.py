@@ -11,7 +11,7 @@ import re
 
 from ..pdops_error import PdopsError
 from .fold import Debt, Folded, Knob, measured_verdict, shown
-from .text import deployed_text, figure, forgoing, told
+from .text import deployed_text, elsewhere_lines, figure, forgoing, told
 
 VIEWS = ("knobs", "knob", "debt", "history")
 
@@ -56,6 +56,7 @@ def _knob(knob: Knob) -> list[str]:
     for kept in knob.measured(knob.value):
         verdict = measured_verdict(kept.data) or "a figure without an interval decides nothing"
         lines.append(f"- measured {_plain(figure(kept.data))}: {verdict} [evidence:{kept.id}]")
+    lines += [f"- {_plain(said)} [evidence:{entry}]" for said, entry in elsewhere_lines(knob)]
     if knob.unverified_since:
         lines.append(f"- unverified since {knob.unverified_since[:10]}: {_plain(knob.unverified_why)}")
     if knob.debt is not None:
@@ -80,6 +81,8 @@ def _table(folded: Folded) -> list[str]:
         figures = ", ".join(f"{_plain(figure(kept.data))} [evidence:{kept.id}]" for kept in knob.measured(knob.value))
         if knob.unverified_since:
             figures += f" (unverified since {knob.unverified_since[:10]})"
+        others = [f"{_plain(said)} [evidence:{entry}]" for said, entry in elsewhere_lines(knob)]
+        figures = "; ".join([figures, *others] if figures else others)
         debt = f"{_plain(forgoing(knob.debt.forgoing))}; review by {knob.debt.review_by}" if knob.debt else ""
         about = f" ({_plain(shown(knob.value).lstrip('='))})" if knob.verdict != "unknown" else ""
         lines.append(f"| `{name}` | {_plain(deployed_text(knob))} | {knob.verdict}{about} | {figures} | {debt} |")

@@ -42,6 +42,29 @@ def forgoing(rows: Iterable[Mapping[str, Any]]) -> str:
     )
 
 
+def elsewhere_lines(knob: Knob) -> list[tuple[str, str]]:
+    """``512 measured +12.8 % at C64 (adopted), forgone now``, and the entry's id, for each value that is not in question."""
+    return [
+        (
+            f"{_word(kept.data['value'])} measured {figure(kept.data)} ({measured_verdict(kept.data) or 'decides nothing'})"
+            f"{', forgone now' if knob.is_forgone(kept) else ''}",
+            kept.id,
+        )
+        for kept in knob.elsewhere
+    ]
+
+
+def suspicion_lines(folded: Folded) -> list[str]:
+    """One line per knob whose deployed value is under suspicion: what is said of it, and what resolves it."""
+    return [
+        f"{shown(knob.value, name)} is suspected{f' ({knob.cause})' if knob.cause else ''} and deployed on "
+        f"{', '.join(sorted(item for item, value in knob.deployed.items() if value == knob.value))}; resolve: record.yml "
+        f"-e kind=exonerate (or convict) -e knob={name} -e cause=WHAT"
+        for name, knob in sorted(folded.knobs.items())
+        if knob.suspected
+    ]
+
+
 def debt_line(knob: Knob, debt: Debt, today: str) -> str:
     """One line per debt: what is forgone, why, until when, and what resolves it."""
     late = f"; review was due by {debt.review_by}" if debt.review_by < today else f"; review by {debt.review_by}"
@@ -75,6 +98,7 @@ def knob_lines(knob: Knob, today: str) -> list[str]:
     for kept in knob.measured(knob.value):
         said = measured_verdict(kept.data) or "a figure without an interval decides nothing"
         lines.append(f"  measured {figure(kept.data)}: {said} [evidence:{kept.id}]")
+    lines += [f"  {said} [evidence:{entry}]" for said, entry in elsewhere_lines(knob)]
     if knob.unverified_since:
         since = "now" if knob.unverified_since == "now" else knob.unverified_since[:10]
         lines.append(f"  unverified since {since}: {knob.unverified_why}")

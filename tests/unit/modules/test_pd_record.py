@@ -91,7 +91,7 @@ def test_a_record_from_the_first_change_to_a_check_that_finds_what_is_wrong(tmp_
             "hindered": task(verb="change", done=DONE, evidence_dir=str(tmp_path / "file")),
             "measure": task(verb="add", entry=entry, machines=[MACHINE]),
             "wrong": task(verb="add", entry={"kind": "measure", "knob": KNOB}),
-            "folded": task(),
+            "folded": task(page_dir=str(tmp_path / "reports")),
             "listed": task(verb="list", knob=KNOB),
             "held": task(verb="check", machines=[MACHINE]),
             "docs": task(verb="docs", docs=[str(tmp_path / "docs")]),
@@ -118,6 +118,7 @@ def test_a_record_from_the_first_change_to_a_check_that_finds_what_is_wrong(tmp_
     (knob,) = results["folded"]["knobs"]
     assert (knob["verdict"], knob["deployed"]) == ("adopted", {"dsv4-decode": "512"})
     assert f"[dsv4] {KNOB}: 512 on dsv4-decode; verdict adopted (=512)" in text
+    assert f"[dsv4] page: {results['folded']['page']}" in text and results["folded"]["page"].endswith("record.html")
     assert len(results["listed"]["lines"]) == 2
     assert "the record holds: 2 entries" in results["held"]["lines"][0]
     assert results["docs"]["msg"].startswith("1 line to reword and 1 document to render") and results["docs"]["failed"]

@@ -145,3 +145,22 @@ def test_a_plan_of_a_revert_says_what_it_costs_and_that_the_knob_was_cleared(che
     assert planned.lines_of(Folded(), [], "revert", [edit("512", None)], [], None, "2026-11-29") == [
         "costs: what it costs was never measured"
     ]
+
+
+@pytest.mark.parametrize("verb", ["set", "restore", "deploy", "rollback", "recover"])
+def test_each_verb_that_replaces_a_measured_value_says_what_it_costs(checkout, verb):
+    checkout.set()
+    checkout.measure()
+    one = edit("512", "256")
+    if verb in ("deploy", "rollback"):  # they replace whole scripts, and name the knobs in them
+        one = {"instance": INSTANCE, "knobs": {KNOB: {"before": "512", "after": "256"}}}
+
+    def lines(*edits):
+        return planned.lines_of(checkout.folded, [], verb, edits, [], None, "2026-11-29")
+
+    assert lines(one) == ["costs: forgoing +12.8 % at C64"]
+    assert lines(edit("256", "512")) == lines(edit("512", "512")) == []
+    checkout.add("measure", knob=KNOB, value="256", load="C64", effect_pct=14, verdict="adopted")
+    assert lines(one) == [f"costs: forgoing +12.8 % at C64; {KNOB}=256 measured +14 % at C64"]
+    other = {"instance": INSTANCE, "knob": "SGLANG_LOG_MS", "before": None, "after": "1"}
+    assert lines(one, other) == [f"costs: {KNOB}=512: forgoing +12.8 % at C64; {KNOB}=256 measured +14 % at C64"]

@@ -9,8 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
+from ansible_collections.pdops.sglang.plugins.module_utils.record.data import knob_data
 from ansible_collections.pdops.sglang.plugins.module_utils.record.fold import fold
 from ansible_collections.pdops.sglang.plugins.module_utils.record.joining import against_scripts
+from ansible_collections.pdops.sglang.plugins.module_utils.record.regions import render
 from ansible_collections.pdops.sglang.plugins.module_utils.record.text import debt_lines, entry_line, fold_lines, losses
 
 from .conftest import KNOB
@@ -49,6 +51,25 @@ def test_the_story_step_by_step(checkout):
     checkout.set(kind="restore")
     assert state(checkout) == (there, "512", "adopted", 0)
     assert checkout.folded.contradictions == []
+
+
+def test_what_was_measured_outlasts_the_next_value(checkout):
+    checkout.set()
+    kept = checkout.measure(low_pct=10.9, high_pct=14.7)
+    checkout.set("256", "512")
+    assert state(checkout) == ({"dsv4-decode": "256"}, "256", "trial", 0)
+    said = "512 measured +12.8 % [+10.9, +14.7] at C64 (adopted), forgone now"
+    assert f"  {said} [evidence:{kept.id}]" in fold_lines(checkout.folded, [], TODAY)
+    assert knob_data(checkout.knob, TODAY)["elsewhere"] == [{"id": kept.id, "said": said}]
+    assert f"- {said} [evidence:{kept.id}]" in render(f"knob knob={KNOB}", checkout.folded)
+    assert f"{said} [evidence:{kept.id}]" in "".join(render("knobs", checkout.folded))
+    checkout.set("512", "256", kind="restore")
+    assert checkout.knob.elsewhere == [] and checkout.knob.measured("512")
+    # Of a value that is worse it is told that it was measured, and nothing is forgone by another one.
+    checkout.add("measure", knob=KNOB, value="1024", load="C64", effect_pct=-3, verdict="rejected")
+    assert any(
+        line.startswith("  1024 measured -3 % at C64 (rejected) [") for line in fold_lines(checkout.folded, [], TODAY)
+    )
 
 
 def test_a_conviction_ends_the_debt_and_a_restore_after_it_is_named(checkout):

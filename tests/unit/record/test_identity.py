@@ -149,8 +149,8 @@ def test_what_cannot_be_seen_is_never_a_difference():
     assert fingerprints.same(one, other) and fingerprints.difference(one, other) == ""
     assert fingerprints.same(None, other) and fingerprints.same({}, other)
     long = " ".join(f"--option-{at} {at}" for at in range(40))
-    told = fingerprints.difference({"arguments": long}, {"arguments": long.replace("--option-30 30", "--option-30 31")})
-    assert told.startswith("arguments: …30 --option-31") and "-> …31 --option-31" in told and len(told) < 300
+    told = fingerprints.difference({"model": long}, {"model": long.replace("--option-30 30", "--option-30 31")})
+    assert told.startswith("model: …30 --option-31") and "-> …31 --option-31" in told and len(told) < 300
 
 
 def test_machines_are_merged_and_where_they_differ_it_is_said():
@@ -195,3 +195,36 @@ def test_a_machine_tells_its_ended_changes_without_secrets_and_what_it_cannot_re
     assert change["files"] == [{"instance": "dsv4-decode", "knobs": {"SGLANG_X": [None, "--api-key ********"]}}]
     assert "half.json" in told["trouble"][0]
     assert told["fingerprint"]["decode engine"] == told["fingerprint"]["decode arguments"] == "not observable"
+
+
+SERVE = (
+    "-m sglang.launch_server --model-path /models/a --tp 4 --host 0.0.0.0 --cuda-graph-bs 1 2 4 --context-length=4096"
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (
+            SERVE,
+            "-m sglang.launch_server --tp=4 --context-length 4096 --cuda-graph-bs 1 2 4 --host 0.0.0.0 --model-path /models/a",
+            "",
+        ),
+        (SERVE, SERVE.replace("--tp 4", "--tp 8"), "--tp 4 -> --tp 8"),
+        (SERVE, SERVE + " --enable-x", "(nothing) -> --enable-x"),
+        (
+            SERVE + " --enable-x",
+            SERVE.replace("1 2 4", "1 2"),
+            "--cuda-graph-bs 1 2 4 --enable-x -> --cuda-graph-bs 1 2",
+        ),
+        ("--x 1 --x 2", "--x 2 --x 1", "--x 1 --x 2 -> --x 2 --x 1"),  # the last one wins
+        (f"--j {'a' * 300}1", f"--j {'a' * 300}2", f"…{'a' * 30}1 -> …{'a' * 30}2"),
+        ("--tp 4", "p1: --tp 4; p2: --tp 8", "p2: --tp 4 -> p2: --tp 8"),
+        ("p1: --tp 4 --a; p2: --a --tp 4", "--a --tp 4", ""),
+        ("gpu1: --tp 4; gpu2: --tp 2 --a", "gpu1: --tp 4; gpu2: --a --tp 4", "gpu2: --tp 2 -> gpu2: --tp 4"),
+    ],
+)
+def test_of_command_lines_only_what_differs_is_told_and_order_is_no_difference(before, after, told):
+    one, other = {"decode arguments": before}, {"decode arguments": after}
+    assert fingerprints.difference(one, other) == (f"decode arguments: {told}" if told else "")
+    assert fingerprints.same(one, other) is (told == "")

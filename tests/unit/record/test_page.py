@@ -61,6 +61,19 @@ def test_debt_contradiction_and_distrust_lead_the_page(checkout):
     assert "No debt" in page(Folded())[1] and "None yet." in page(Folded())[1]
 
 
+def test_a_suspicion_of_what_runs_leads_the_page_and_a_measured_value_stays_on_it(checkout):
+    checkout.set()
+    kept = checkout.measure()
+    checkout.add("suspect", knob=KNOB, said="an agent hung")
+    view, html = page(checkout.folded)
+    assert view["outcome"] == {"name": "1 suspicion open", "sign": "?", "tone": "warn"} and "No debt" not in html
+    assert html.index('<h2 id="suspicions">') < html.index(f"{KNOB}=512 is suspected (an agent hung)")
+    checkout.set("256", "512")
+    view, html = page(checkout.folded)
+    assert view["outcome"]["name"] == "No debt" and 'id="suspicions"' not in html  # 512 runs nowhere any more
+    assert f'512 measured +12.8 % at C64 (adopted), forgone now <code class="muted">{kept.id}' in html
+
+
 def test_what_people_typed_cannot_become_markup_and_what_is_corrected_stays_visible(checkout):
     bad = "<script>alert(1)</script> <b>&amp;"
     checkout.set(after=bad)
