@@ -166,3 +166,15 @@ def test_a_pair_that_does_not_serve_goes_back_on_all_machines_and_the_prefill_re
     words = " ".join(text.split())
     assert "lab-m1 (lab-prefill): the old state is back, lab-prefill serve again" in words
     assert "lab-m2 (lab-decode, lab-router): the old state is back, lab-decode, lab-router serve again" in words
+
+
+def test_a_deploy_that_does_not_reach_a_machine_says_so_and_changes_nothing(lab: Lab) -> None:
+    lab.lab("cut", "lab-m2")
+    ran = lab.play("deploy.yml", "--check")
+    lab.lab("cut", "--mend")
+    assert ran.rc == 2
+    assert (
+        "lab-m2 is unreachable (Task failed: machine lab-m2 is cut off (python -m lab cut)); nothing was changed."
+        in ran.words
+    )
+    assert "NO MORE HOSTS LEFT" not in ran.words

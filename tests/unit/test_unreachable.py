@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) 2026 the pdops authors
+"""A machine that is not reached ends a run with a sentence: Ansible's own end of it says nothing, and runs no rescue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = sorted((ROOT / "roles").glob("*/tasks/*.yml"))
+#: Their action plugins wait for a lost connection, and make a failure of one that stays away.
+PATIENT = {"pdops.sglang.pd_gate", "pdops.sglang.pd_probe"}
+
+
+def tasks_of(items: Any) -> Iterator[dict[str, Any]]:
+    for item in items or []:
+        yield item
+        for part in ("block", "rescue", "always"):
+            yield from tasks_of(item.get(part))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parents[1].name}/{path.stem}")
+def test_a_task_on_a_machine_waits_for_the_sentence_about_it(path: Path) -> None:
+    delegated = [
+        task for task in tasks_of(yaml.safe_load(path.read_text())) if "delegate_to" in task and not PATIENT & set(task)
+    ]
+    assert [task["name"] for task in delegated if not task.get("ignore_unreachable")] == []
