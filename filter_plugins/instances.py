@@ -71,6 +71,8 @@ _READ = (
     "pd_load_timeout_s",
     "pd_drain_s",
     "pd_state_dir",
+    "pd_pair_knobs",
+    "pd_knobs",
     "ansible_host",
     "ansible_port",
     "ansible_connection",

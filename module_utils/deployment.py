@@ -119,6 +119,13 @@ def instance_from_variables(name: str, variables: Mapping[str, Any]) -> Instance
     Raises :class:`PdopsError` naming the host and the variable that is missing or wrong.
     """
     role = _role(name, variables.get("group_names") or (), variables)
+    for key in ("pd_pair_knobs", "pd_knobs"):
+        if variables.get(key) and not isinstance(variables[key], Mapping):
+            given = variables[key]
+            kind = "a list" if isinstance(given, list) else "a string" if isinstance(given, str) else "a plain value"
+            raise PdopsError(
+                f"{name}: {key} is {kind}; it must be a mapping of knobs to values, as in {{NAME: value}}."
+            )
     for needed in ("pd_unit", "pd_serve_script", "pd_url"):
         if not variables.get(needed):
             raise PdopsError(f"{name}: {needed} is not set; give it in the inventory (see inventory/example).")

@@ -42,7 +42,9 @@ def _started_ticks(pid: int) -> int | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as source:
             # The command name may hold blanks and parentheses, so count from behind it.
-            return int(source.read().rpartition(b")")[2].split()[19])
+            fields = source.read().rpartition(b")")[2].split()
+            # A zombie has ended; only its parent has not asked for its exit status yet.
+            return None if fields[0] in (b"Z", b"X") else int(fields[19])
     except (OSError, ValueError, IndexError):
         return None
 

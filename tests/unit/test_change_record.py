@@ -105,6 +105,9 @@ def test_a_dead_controller_on_this_machine_is_seen_and_a_far_one_is_unknown() ->
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         leader = who.this_process("alice", child.pid)
         assert who.is_gone(leader) is False
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert who.is_gone(leader) is True  # a zombie, which nobody has waited for yet
     assert who.is_gone(leader) is True
 
     assert who.is_gone({**leader, "boot_id": "elsewhere"}) is None

@@ -55,6 +55,8 @@ def test_instances_on_one_host_with_several_ports_are_several_machines() -> None
     ("change", "words"),
     [
         ({"pd_unit": None}, "d: pd_unit is not set"),
+        ({"pd_pair_knobs": ["UCX_TLS"]}, "d: pd_pair_knobs is a list; it must be a mapping"),
+        ({"pd_knobs": "A=1"}, "d: pd_knobs is a string; it must be a mapping"),
         ({"pd_unit": "a b; rm"}, "pd_unit is 'a b; rm'"),
         ({"pd_serve_script": "serve.sh"}, "must be an absolute path"),
         ({"pd_url": "127.0.0.1:30001"}, "must look like http://"),
