@@ -34,6 +34,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.record.documents impo
 from ansible_collections.pdops.sglang.plugins.module_utils.record.fold import fold
 from ansible_collections.pdops.sglang.plugins.module_utils.record.place import evidence_folder
 from ansible_collections.pdops.sglang.plugins.module_utils.record.text import debt_lines
+from ansible_collections.pdops.sglang.plugins.module_utils.secret_masking import mask_text
 
 display = Display()
 
@@ -79,8 +80,9 @@ class ActionModule(ActionBase):
         lines += cost_lines(plan, instances, given["infos"], given["step_budget_s"], given["slack_s"])
         recorded, debts = self._record(given, plan, reason)
         lines += recorded
+        lines = [mask_text(plain(line)) for line in lines]
         for line in lines:
-            display.display(plain(f"  [{given['deployment']}] {line}"), color="cyan")
+            display.display(f"  [{given['deployment']}] {line}", color="cyan")
         result.update(
             # In a run the steps that follow report their changes; in check mode there are none.
             changed=plan.changed and self._task.check_mode,

@@ -29,6 +29,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.record.masking import
 from ansible_collections.pdops.sglang.plugins.module_utils.record.page import page_view
 from ansible_collections.pdops.sglang.plugins.module_utils.record.place import evidence_folder
 from ansible_collections.pdops.sglang.plugins.module_utils.record.planned import intended_of
+from ansible_collections.pdops.sglang.plugins.module_utils.secret_masking import mask_text
 from ansible_collections.pdops.sglang.plugins.module_utils.store.atomic import write_private
 
 display = Display()
@@ -291,6 +292,7 @@ class ActionModule(ActionBase):
         return path
 
     def _show(self, lines: list[str], color: str = "cyan") -> list[str]:
+        lines = [mask_text(line) for line in lines]
         if not self.given["quiet"]:
             for line in lines:
                 display.display(plain(f"  [{self.given['deployment']}] {line}"), color=color)

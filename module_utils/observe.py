@@ -33,6 +33,7 @@ from .scripts.reading import Reading, read_script
 from .services import manager_for
 from .services.base import ServiceManager, UnitStatus
 from .several_knobs import edit_of_several
+from .shown_values import hide, shown, stale_rows
 from .store.atomic import read_regular
 from .store.backups import MOST_BYTES
 from .store.sources import Source, sources_of
@@ -283,6 +284,10 @@ class _Look:
                 continue
             seen = running.get(edit["knob"], {})
             edit["in_effect"] = edit["line_after"] is None and self._same(seen, edit.get("left", edit["after"]))
+        managed = is_managed(self.content)
+        if not managed:  # the values of a managed script are written down on the controller, where they came from
+            for edit in edits:
+                hide(edit)
         answer: dict[str, Any] = {
             "role": self.instance.role,
             "unit": {
@@ -293,7 +298,7 @@ class _Look:
             },
             "script": {
                 "path": self.instance.serve_script,
-                "managed": is_managed(self.content),
+                "managed": managed,
                 "sha256": hashlib.sha256(self.content).hexdigest(),
                 "younger_s": self._younger_s(),
                 "findings": [
@@ -304,19 +309,19 @@ class _Look:
             "sources": [source.as_dict() for source in self.sources],
             "skipped_sources": list(self.skipped),
             "source_known": bool(self.chosen()),
-            "intended": dict(self.now),
+            "intended": dict(self.now) if managed else shown(self.now),
             "known_knobs": sorted(
                 {name for source in self.sources for name in _values(read_script(source.content))} | set(self.now)
             ),
-            "running": running,
+            "running": {name: {**seen, "value": shown({name: seen["value"]})[name]} for name, seen in running.items()},
             "stale": self._stale(running),
             "edits": edits,
         }
         if self.asked.knob:
-            seen = running[self.asked.knob]
+            seen = answer["running"][self.asked.knob]
             answer["knob"] = {
                 "known": self.known(self.asked.knob),
-                "script": self.now.get(self.asked.knob),
+                "script": shown(self.now).get(self.asked.knob),
                 "script_line": None if self.asked.knob in self.now else self.line_told(self.content, self.asked.knob),
                 "running": f"={seen['value']} ({seen['evidence']})"
                 if seen["state"] == "set"
@@ -335,17 +340,15 @@ class _Look:
 
     def _stale(self, running: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Knobs for which the process is known to differ from the script. Unknown is never called stale."""
-        rows = []
-        for name, value in sorted(self.now.items()):
-            seen = running[name]
-            if seen["state"] != "unknown" and not self._same(seen, value):
-                rows.append({"knob": name, "script": value, "running": seen["value"], "evidence": seen["evidence"]})
+        found: list[tuple[str, str | None, Mapping[str, Any]]] = [
+            (name, value, running[name])
+            for name, value in sorted(self.now.items())
+            if running[name]["state"] != "unknown" and not self._same(running[name], value)
+        ]
         knob = self.asked.knob
         if knob and knob not in self.now and knob not in self.reading.active() and running[knob]["state"] == "set":
-            rows.append(
-                {"knob": knob, "script": None, "running": running[knob]["value"], "evidence": running[knob]["evidence"]}
-            )
-        return rows
+            found.append((knob, None, running[knob]))
+        return stale_rows(found)
 
     @staticmethod
     def _same(seen: Mapping[str, Any], value: str | None) -> bool:

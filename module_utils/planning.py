@@ -16,6 +16,7 @@ from .kernel_plan import plan_kernels
 from .left_behind import left_behind
 from .pdops_error import PdopsError
 from .plan import Plan
+from .secret_masking import mask_text
 from .sight import Info, Sight, meant, refuse_unknown_knob, refuse_unknown_source, refuse_unreadable
 
 
@@ -49,7 +50,13 @@ def decide(
         )
         plan = Plan(**{**plan.__dict__, "summary": f"finished: {former['summary']}"})
     overlap = asked.overlap and plan.scope == "co"
-    return Plan(**{**plan.__dict__, "found": (*found, *plan.found), "take_over": superseded, "overlap": overlap})
+    told = {
+        "summary": mask_text(plan.summary),
+        "found": tuple(map(mask_text, (*found, *plan.found))),
+        "warnings": tuple(map(mask_text, plan.warnings)),
+        "why": {name: mask_text(said) for name, said in plan.why.items()},
+    }
+    return Plan(**{**plan.__dict__, **told, "take_over": superseded, "overlap": overlap})
 
 
 def _with_restart(plan: Plan, sight: Sight, scope: str, why: str, rule: str, named: list[str] | None = None) -> Plan:

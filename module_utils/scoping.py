@@ -15,6 +15,7 @@ from typing import Any
 from .asked import Asked
 from .managed.knob_block import PAIR_KNOBS
 from .pdops_error import PdopsError
+from .secret_masking import mask_value
 from .sight import Sight
 
 _ENGINES = ("prefill", "decode")
@@ -55,7 +56,7 @@ def refuse_one_sided(sight: Sight, asked: Asked, edits: Iterable[Mapping[str, An
                 continue
             mine = [edit for edit in chosen if edit["instance"] == item.name and edit["knob"] == knob]
             value = mine[0]["after"] if mine else (sight.by_name[item.name].get("intended") or {}).get(knob)
-            values.setdefault("unset" if value is None else f"={value}", []).append(item.name)
+            values.setdefault("unset" if value is None else f"={mask_value(knob, value)}", []).append(item.name)
         if len(values) > 1:
             told = "; ".join(f"{value} on {', '.join(names)}" for value, names in values.items())
             raise PdopsError(

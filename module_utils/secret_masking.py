@@ -12,12 +12,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Optional
 
 from .secret_names import is_secret
 from .secret_unnamed import unnamed_values
 from .secret_values import Span, Values
 
-__all__ = ["MASK", "is_secret", "mask_env", "mask_text"]
+__all__ = ["MASK", "is_secret", "mask_env", "mask_text", "mask_value"]
 
 MASK = "********"
 
@@ -102,6 +103,13 @@ def mask_text(text: str) -> str:
 def mask_env(env: Mapping[str, str]) -> dict[str, str]:
     """The same mapping with the values of secret names masked."""
     return {name: MASK if is_secret(name) else value for name, value in env.items()}
+
+
+def mask_value(name: str, value: Optional[str]) -> Optional[str]:
+    """The value of a knob, for people: that of a secret's name is masked whole, else what :func:`mask_text` finds in it."""
+    if value is None:
+        return None
+    return MASK if is_secret(name) else mask_text(value)
 
 
 def _masked(value: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 from ..knobs import MASK, check_name, is_secret
 from ..pdops_error import PdopsError
 from ..processes import ProcessId, age_s
+from ..secret_masking import mask_value
 from ..services.base import ServiceManager, UnitStatus
 from .base import PASSED, Look, Target, Verdict, failed, passed, pending, unseen
 from .engine_info import NO_ENV_VARS, env_vars, server_info
@@ -26,7 +27,34 @@ MANY = 3  # more knobs than that are counted and not listed
 def _mask(name: str, value: Optional[str]) -> Optional[str]:
     if value is None:
         return None
+    return mask_value(name, value.encode("utf-8", "replace").decode())
+
+
+def _whole(name: str, value: Optional[str]) -> Optional[str]:
+    """For a comparison with a script; whoever tells it masks it."""
+    if value is None:
+        return None
     return MASK if is_secret(name) else value.encode("utf-8", "replace").decode()
+
+
+def _differs(name: str, there: Optional[str], expected: Optional[str]) -> bool:
+    """A plan tells no secrets: what it expects may be masked, and only the rest can be compared then."""
+    if there is not None and expected is not None and MASK in expected:
+        return _mask(name, there) != _mask(name, expected)
+    return there != expected
+
+
+def _unmasked(wanted: Dict[str, Optional[str]], path: Optional[str]) -> Dict[str, Optional[str]]:
+    """The expectations with what is masked in them as the serve script has it, when that is the same but for the mask."""
+    if path is None or not any(value is not None and MASK in value for value in wanted.values()):
+        return wanted
+    own = expectations_of(path)
+    return {
+        name: own[name]
+        if value is not None and MASK in value and name in own and _mask(name, own[name]) == value
+        else value
+        for name, value in wanted.items()
+    }
 
 
 def observe_knobs(
@@ -48,7 +76,7 @@ def observe_knobs(
     sources = look_at(pids, status.main, engine=role in ("prefill", "decode"))
     open_names = [name for name in names if find(name, sources, None, "").state == UNKNOWN]
     own, why = own_env_vars(url, api_key, SERVER_INFO_S) if open_names else (None, "/server_info was not asked")
-    return {name: finding_dict(find(name, sources, own, why), _mask) for name in names}
+    return {name: finding_dict(find(name, sources, own, why), _whole) for name in names}
 
 
 def expectations_of(path: str) -> Dict[str, Optional[str]]:
@@ -78,6 +106,7 @@ def check(target: Target, look: Look) -> Verdict:
         wanted = expectations_of(target.serve_script)
     for name in wanted:
         check_name(name)
+    wanted = _unmasked(wanted, target.serve_script)
     main = look.main
     if main is None:
         return pending(f"{target.unit} has no main process yet")
@@ -134,9 +163,9 @@ def judge(
         told[name] = {"expected": _mask(name, expected), **finding_dict(finding, _mask)}
         if finding.state == UNKNOWN:
             hidden.append(finding)
-        elif finding.value != expected:
+        elif _differs(name, finding.value, expected):
             wrong.append(f"{_words(name, finding)} by the {finding.evidence}, expected {_expected(name, expected)}")
-        elif finding.now is not None and finding.now != expected:
+        elif finding.now is not None and _differs(name, finding.now, expected):
             was, now = _mask(name, expected), _mask(name, finding.now)
             if expected is None:
                 # Not to be set by the script, and it is not; what the engine chooses then is its own affair.

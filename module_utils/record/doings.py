@@ -9,6 +9,7 @@ from typing import Any, Optional
 
 from ..knobs import is_secret
 from .fold import Folded, Knob
+from .masking import as_recorded
 from .reasons import Reason
 from .text import losses
 
@@ -117,7 +118,7 @@ def _confirmed(
         entry.update(reason=reason.text if reason else "none was given", suspicion=bool(reason and reason.suspicion))
         if reason and reason.review_by:
             entry["review_by"] = reason.review_by
-        entry["forgoing"] = losses(known.measured(before)) if known else []
+        entry["forgoing"] = losses(known.measured(as_recorded(before))) if known else []
     elif reason:
         entry["said"] = f"{entry['said']}; {reason.text}"
     return entry

@@ -9,6 +9,7 @@ from typing import Any, Optional
 
 from ..knobs import is_secret
 from .fold import Folded, shown
+from .masking import as_recorded
 
 Change = Mapping[str, Any]
 
@@ -33,7 +34,7 @@ def against_journal(folded: Folded, changes: Iterable[Change]) -> list[str]:
             for name, (before, after) in (item.get("knobs") or {}).items():
                 if is_secret(name):
                     continue
-                what = f"change {change['id']} by {change['who']} ({name}: {_word(before)} -> {_word(after)} on {item['instance']})"
+                what = f"change {change['id']} by {change['who']} ({name}: {_word(as_recorded(before))} -> {_word(as_recorded(after))} on {item['instance']})"
                 entries = told.get(change["id"])
                 if entries is None:
                     if first and str(change.get("ended") or "") >= first[:19]:
@@ -42,9 +43,9 @@ def against_journal(folded: Folded, changes: Iterable[Change]) -> list[str]:
                         )
                     continue
                 own = [one for one in entries if one.get("knob") == name and one.get("instance") == item["instance"]]
-                if own and not any(one.get("after") == after or after is None for one in own):
+                if own and not any(after is None or as_recorded(one.get("after")) == as_recorded(after) for one in own):
                     found.append(
-                        f"the machine's journal has {what}, and the record says that it became {_word(own[-1].get('after'))}."
+                        f"the machine's journal has {what}, and the record says that it became {_word(as_recorded(own[-1].get('after')))}."
                     )
     return found
 
@@ -59,7 +60,7 @@ def against_scripts(folded: Folded, intended: Mapping[str, Mapping[str, Optional
         for instance, value in sorted(knob.deployed.items()):
             if instance not in intended or (value or "").startswith("export "):
                 continue
-            there = intended[instance].get(name)
+            there, value = as_recorded(intended[instance].get(name)), as_recorded(value)
             if there != value:
                 found.append(
                     f"the script of {instance} has {shown(there, name)}, and the record {shown(value)} since {knob.since[instance][:10]} "

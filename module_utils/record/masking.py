@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Optional
 
 from ..knobs import refuse_secret
 from ..report import clean
@@ -22,6 +23,22 @@ def without_secrets(entry: Mapping[str, Any]) -> dict[str, Any]:
         refuse_secret(entry["knob"])
     cleaned = clean.data(clean.without_secrets(entry))
     return dict(cleaned)
+
+
+def as_recorded(value: Optional[str]) -> Optional[str]:
+    """A knob's value as an entry has it: masked, and cut when it is long. What comes from elsewhere is compared in this form.
+
+    A value that an entry has already stays as it is.
+    """
+    if value is None:
+        return None
+    cut = _CUT.search(value)
+    if cut and cut.start() == clean.MOST_CHARACTERS:
+        return clean.text(value[: cut.start()]) + cut[0]
+    return clean.text(value)
+
+
+_CUT = re.compile(r" \.\.\. and \d+ more characters\Z")
 
 
 def holds_secret(entry: Mapping[str, Any]) -> bool:

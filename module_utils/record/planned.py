@@ -10,6 +10,7 @@ from typing import Any, Optional
 from .doings import changes_of
 from .fold import Folded, shown
 from .joining import against_scripts
+from .masking import as_recorded
 from .reasons import Reason
 from .text import debt_lines, figure, forgoing, losses
 
@@ -34,10 +35,10 @@ def lines_of(
         knob = folded.knobs.get(name)
         if verb == "revert" and knob is not None and knob.verdict == "exonerated":
             lines.append(f"note: {knob.name} is exonerated ({knob.cause}); reverting it does not touch that cause")
-        loss = losses(knob.measured(before)) if knob is not None and before != after else []
+        loss = losses(knob.measured(as_recorded(before))) if knob is not None and before != after else []
         if verb != "revert" and not loss:
             continue
-        won = losses(knob.measured(after)) if knob is not None and before != after else []
+        won = losses(knob.measured(as_recorded(after))) if knob is not None and before != after else []
         instead = f"; {shown(after, name)} measured {', '.join(figure(row) for row in won)}" if won else ""
         lines.append(f"costs: {f'{shown(before, name)}: ' if several else ''}{forgoing(loss)}{instead}{review}")
     lines = list(dict.fromkeys(lines))

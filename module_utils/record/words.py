@@ -13,6 +13,7 @@ from .. import knobs
 from ..pdops_error import PdopsError
 from .fold import PLACING, Folded, Knob
 from .folder import find
+from .masking import as_recorded
 from .schema import KINDS, MEASURED
 
 #: Kinds that people write; the verbs write the others, and a person writing one would say what was not done.
@@ -177,6 +178,6 @@ def _refs(
         open_ones = {
             kept.kind: kept.id
             for kept in known.entries
-            if kept.kind in wanted and kept.data["after"] == entry.get("value")
+            if kept.kind in wanted and kept.data["after"] == as_recorded(entry.get("value"))
         }
     return list(dict.fromkeys([*refs, *open_ones.values()]))

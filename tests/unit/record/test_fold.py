@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils.record.data import knob_data
 from ansible_collections.pdops.sglang.plugins.module_utils.record.fold import fold
-from ansible_collections.pdops.sglang.plugins.module_utils.record.joining import against_scripts
+from ansible_collections.pdops.sglang.plugins.module_utils.record.joining import against_journal, against_scripts
 from ansible_collections.pdops.sglang.plugins.module_utils.record.regions import render
 from ansible_collections.pdops.sglang.plugins.module_utils.record.text import debt_lines, entry_line, fold_lines, losses
+from ansible_collections.pdops.sglang.plugins.module_utils.secret_masking import mask_text
 
 from .conftest import KNOB
 
@@ -246,3 +247,26 @@ def test_an_unset_knob_is_not_written_together_with_its_name(checkout):
     assert f" has {KNOB} unset, and the record =512 since " in missed
     checkout.add("measure", knob=KNOB, value=None, load="C64", effect_pct=1, verdict="adopted")
     assert f" {KNOB} unset " in entry_line(checkout.folded.entries[-1], {})
+
+
+@pytest.mark.parametrize(
+    "value", ["redis://:p4ss" + "w0rdX@h:1", "x" * 5000, "redis://:p4ss" + "w0rdX@h:1/" + "y" * 4500]
+)
+def test_a_script_with_a_masked_or_long_value_is_what_the_record_has(checkout, value):
+    checkout.set(value)
+    folded = checkout.folded
+    for there in (value, mask_text(value)):
+        assert against_scripts(folded, {"dsv4-decode": {KNOB: there}}) == []
+    (said,) = against_scripts(folded, {"dsv4-decode": {KNOB: "redis://:0ther" + "W0rd@g:1"}})
+    assert "W0rd" not in said and "w0rdX" not in said and "=redis://:********@g:1" in said
+    change = {"id": "c", "verb": "set", "state": "confirmed", "who": "a", "ended": "2099", "files": []}
+    checkout.set(value, change_id="c")
+    change["files"] = [{"instance": "dsv4-decode", "knobs": {KNOB: [None, value]}}]
+    assert against_journal(checkout.folded, [change]) == []
+
+
+def test_an_entry_that_somebody_forged_with_a_password_is_told_without_it(checkout):
+    checkout.set("512")
+    folded = checkout.folded
+    folded.knobs[KNOB].deployed["dsv4-decode"] = "redis://:p4ss" + "w0rdX@h:1"
+    assert "w0rdX" not in against_scripts(folded, {"dsv4-decode": {KNOB: "1"}})[0]
