@@ -142,7 +142,7 @@ class Lab:
         found = [json.loads(path.read_text()) for path in folder.glob("[!.]*.json")] if folder.exists() else []
         return sorted(found, key=lambda item: item["id"])
 
-    def wait(self, what: str, condition: Callable[[], Any], timeout_s: float = 60) -> Any:
+    def wait(self, what: str, condition: Callable[[], Any], timeout_s: float = 120) -> Any:
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             with contextlib.suppress(ValueError, FileNotFoundError, ProcessLookupError):

@@ -7,11 +7,13 @@ Every other time the guard is waited for, and else the next run comes at once, w
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -61,6 +63,19 @@ def serves_what_its_scripts_say(lab: Lab, contents: Contents) -> None:
     assert lab.script.read_bytes() in (contents.old, contents.new), "torn"
     assert lab.running_knob() == ("512" if lab.script.read_bytes() == contents.new else None)
     assert lab.serves()
+
+
+def descendants(pid: int) -> set[int]:
+    """The children of a process, theirs, and so on."""
+    parents: dict[int, int] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                parents[int(name)] = int(Path("/proc", name, "stat").read_text().rpartition(")")[2].split()[1])
+    found: set[int] = set()
+    while new := {child for child, parent in parents.items() if parent in found | {pid}} - found:
+        found |= new
+    return found
 
 
 @pytest.mark.parametrize("number", range(KILLS))

@@ -340,7 +340,7 @@ def test_api_keys_that_are_missing_or_wrong_and_a_worker_that_the_router_has_giv
         gated.bring(name, "stopped")
     for name in ("lab-prefill", "lab-router"):
         gated.bring(name, "started")
-    state = gated.climb("lab-router", ROUTER, timeout_s=1.0, **right["lab-router"])
+    state = gated.climb("lab-router", ROUTER, timeout_s=4.0, **right["lab-router"])
     assert found(state)[-1] == ("router", "pending")
     assert f"decode lab-decode ({decode.url}) is not registered (nothing listens" in state.results[-1].said
     time.sleep(2.0)
