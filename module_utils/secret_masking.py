@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Optional
 
 from .secret_names import is_secret
+from .secret_shapes import shaped_values
 from .secret_unnamed import unnamed_values
 from .secret_values import Span, Values
 
@@ -67,13 +68,6 @@ _PAIR_ENDS = re.compile(r"\\*[\"']?[A-Za-z0-9_.-]*\\*[\"']?\s*\]")
 _COLOR = re.compile(
     r"(?:\x1b|\\(?:e|033|x1[bB]|u001[bB])|\^\[|#033)\[[0-9;?]*[ -/]*[A-Za-z]|\x1b\][^\x07\x1b\n]{0,2000}(?:\x07|\x1b\\)|\x1b[()][A-Z0-9]"
 )
-# Keys that are known by their form, whatever stands before them: Hugging Face, OpenAI and its like, GitHub, GitLab,
-# AWS, Slack. The names of models and files that begin so are shorter, or have other characters in them.
-_SHAPES = re.compile(
-    r"(?<![A-Za-z0-9_-])(?:hf_[A-Za-z0-9]{16,}|sk-(?:proj-|ant-)?[A-Za-z0-9_]{20,}|gh[pousr]_[A-Za-z0-9]{20,}"
-    r"|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|AKIA[A-Z0-9]{16}|xox[abprs]-[A-Za-z0-9-]{16,})"
-    r"(?![A-Za-z0-9_])"
-)
 
 
 def mask_text(text: str) -> str:
@@ -90,7 +84,7 @@ def mask_text(text: str) -> str:
     plain, raw_at = _without_colors(text)
     spans, values = _found(plain)
     spans += _repeated(plain, values)
-    spans += [found.span() for found in _SHAPES.finditer(plain)]
+    spans += shaped_values(plain)
     out: list[str] = []
     last = 0
     for start, end in _merged(spans):
