@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
         return made
 
     made = verb("up", "start a lab, or what is down of one; scripts and state that are there are kept")
-    made.add_argument("--fresh", action="store_true", help="anew: new scripts, empty state")
+    made.add_argument("--fresh", action="store_true", help="anew: new scripts, empty state, whatever lab was there")
     made.add_argument(
         "--story",
         action="store_true",
@@ -121,8 +121,22 @@ def _shape(given: argparse.Namespace) -> Shape:
     return shape
 
 
+def _refuse_to_replace(folder: str, shape: Shape) -> None:
+    """Another lab's scripts, state and evidence go only when that is said; nor is another lab than was asked for taken for it."""
+    mark = read_mark(folder)
+    there = Shape(**mark["shape"]) if mark is not None and "shape" in mark else shape
+    members, asked = there.members, shape.members
+    if [(one.name, one.machine) for one in members] != [(one.name, one.machine) for one in asked]:
+        raise LabError(
+            f"{folder} holds another lab ({', '.join(one.name for one in members)}): --fresh replaces it with all of its scripts, "
+            "state and evidence, --dir (or PDOPS_LAB_DIR) names another folder"
+        )
+
+
 def _up(given: argparse.Namespace) -> None:
     shape = _shape(given)
+    if not given.fresh:
+        _refuse_to_replace(os.path.realpath(given.dir), shape)
 
     def make(folder: str, short: str, first_port: int) -> Layout:
         settings = {
