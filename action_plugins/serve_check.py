@@ -13,8 +13,10 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.pdops.sglang.plugins.action.serve_script import described
 from ansible_collections.pdops.sglang.plugins.module_utils.managed.launch_line import VARIABLES as LAUNCH
 from ansible_collections.pdops.sglang.plugins.module_utils.managed.launch_line import launch_of
+from ansible_collections.pdops.sglang.plugins.module_utils.mistakes import Mistakes
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.serving.clashes import listens_of, refuse_clashes
+from ansible_collections.pdops.sglang.plugins.module_utils.serving.names import lacks_python, unknown_names
 from ansible_collections.pdops.sglang.plugins.module_utils.serving.settings import (
     VARIABLES,
     Serving,
@@ -39,10 +41,13 @@ class ActionModule(ActionBase):
         )
         reader = _Reader(variables)
         groups = variables.get("groups", {})
-        ours, others, notes = [], [], []
+        wrong = Mistakes()
+        ours: list[Serving] = []
+        others, notes = [], []
         try:
             for name in groups.get(f"{given['deployment']}_instances", []):
-                ours.append(reader.read(name))
+                ours += wrong.take(lambda name=name: [reader.read(name)], [])
+            wrong.refuse()
             for deployment in groups.get("pd_deployments", []):
                 for name in groups.get(f"{deployment}_instances", []) if deployment != given["deployment"] else []:
                     try:
@@ -71,11 +76,20 @@ class _Reader:
         self.sets: dict[tuple[str, str], WheelSet] = {}
 
     def read(self, name: str, wheels: bool = True) -> Serving:
-        instance, peers, mine = described(name, self.variables, (*LAUNCH, *VARIABLES))
+        wrong = Mistakes()
+        wrong.add(*unknown_names(name, self.variables["hostvars"][name]))
+        found = wrong.take(lambda: described(name, self.variables, (*LAUNCH, *VARIABLES)), None)
+        if found is None:
+            wrong.refuse()
+        instance, peers, mine = found
+        wrong.add(*lacks_python(name, mine))
         folder = str(self.variables["hostvars"][name].get("inventory_dir") or os.getcwd())
-        found = self._wheels(name, mine, folder) if wheels and mine.get("pd_wheels") else None
-        serving = serving_of(instance, mine, found, folder)
-        launch = launch_of(instance, peers, {**mine, "pd_venv": serving.venv}, serving.cache)
+        of = wrong.take(lambda: self._wheels(name, mine, folder), None) if wheels and mine.get("pd_wheels") else None
+        serving = wrong.take(lambda: serving_of(instance, mine, of, folder), None)
+        # With what is wrong in the settings left out, the command can be looked at all the same.
+        venv, cache = (serving.venv, serving.cache) if serving else (None, None)
+        launch = wrong.take(lambda: launch_of(instance, peers, {**mine, "pd_venv": venv}, cache), None)
+        wrong.refuse()
         gpus = launch.exports.get("CUDA_VISIBLE_DEVICES")
         host = next(words[1] for words in launch.arguments if words[0] == "--host")
         return replace(serving, gpus=tuple(gpus.split(",") if gpus else ()), listens=listens_of(instance, host))

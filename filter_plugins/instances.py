@@ -55,6 +55,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.deployment import (
     check_deployment,
     instance_from_variables,
 )
+from ansible_collections.pdops.sglang.plugins.module_utils.mistakes import Mistakes
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 
 _READ = (
@@ -85,14 +86,15 @@ def instances(
 ) -> list[dict[str, Any]] | str:
     """See DOCUMENTATION. Only the variables named in ``_READ`` are templated: others may hold secrets."""
     try:
-        found = []
+        found, wrong = [], Mistakes()
         for name in groups.get(f"{deployment}_instances", []):
             variables = hostvars[name]
             given = {key: variables[key] for key in _READ if key in variables}
             if "pd_state_dir" not in given and deployment in hostvars:
                 # It may be said of the deployment as a whole.
                 given["pd_state_dir"] = hostvars[deployment].get("pd_state_dir")
-            found.append(instance_from_variables(name, given))
+            found += wrong.take(lambda name=name, given=given: [instance_from_variables(name, given)], [])
+        wrong.refuse()
         return [instance.as_dict() for instance in check_deployment(deployment, found)]
     except PdopsError as error:
         if errors == "return":

@@ -126,9 +126,12 @@ def instance_from_variables(name: str, variables: Mapping[str, Any]) -> Instance
             raise PdopsError(
                 f"{name}: {key} is {kind}; it must be a mapping of knobs to values, as in {{NAME: value}}."
             )
-    for needed in ("pd_unit", "pd_serve_script", "pd_url"):
-        if not variables.get(needed):
-            raise PdopsError(f"{name}: {needed} is not set; give it in the inventory (see inventory/example).")
+    missing = [needed for needed in ("pd_unit", "pd_serve_script", "pd_url") if not variables.get(needed)]
+    if missing:
+        verb, what = ("are", "them") if len(missing) > 1 else ("is", "it")
+        raise PdopsError(
+            f"{name}: {' and '.join(missing)} {verb} not set; give {what} in the inventory (see inventory/example)."
+        )
     unit = str(variables["pd_unit"])
     if not re.fullmatch(r"[A-Za-z0-9:_.@\\-]+", unit):
         raise PdopsError(f"{name}: pd_unit is {unit!r}; it must be the name of a unit or supervisor program.")

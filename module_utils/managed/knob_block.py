@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Optional
 
 from .. import knobs
+from ..mistakes import Mistakes
 from ..pdops_error import PdopsError
 from ..scripts.editing import set_knob, unset_knob
 from ..scripts.reading import read_script
@@ -99,24 +100,31 @@ def merge_knobs(pair: Mapping[str, object], own: Mapping[str, object], what: str
     """
     merged: dict[str, str] = {}
     values: dict[str, Optional[str]] = {}
+    wrong = Mistakes()
     for source, given in (("pd_pair_knobs", pair), ("pd_knobs", own)):
         if not isinstance(given, Mapping):
-            raise PdopsError(f"{what}: {source} is no mapping; write names and values, as in SGLANG_LOG_MS: 1.")
+            wrong.add(f"{what}: {source} is no mapping; write names and values, as in SGLANG_LOG_MS: 1.")
+            continue
         for name, raw in given.items():
-            knobs.check_name(name)
-            knobs.refuse_secret(name)
-            value = knobs.check_value(name, raw)
+            try:
+                knobs.check_name(name)
+                knobs.refuse_secret(name)
+                value = knobs.check_value(name, raw)
+            except PdopsError as error:
+                wrong.add(f"{what}: {source}: {error}")
+                continue
             if name in values and values[name] != value:
-                raise PdopsError(
+                wrong.add(
                     f"{what}: {name} is {_told(values[name])} in pd_pair_knobs and {_told(value)} in pd_knobs; keep it in one of them."
                 )
             if source == "pd_knobs" and name in PAIR_KNOBS and name not in values:
-                raise PdopsError(
+                wrong.add(
                     f"{what}: {name} must be equal on prefill and decode; put it into pd_pair_knobs instead of pd_knobs."
                 )
             values[str(name)] = value
             if value is not None:
                 merged[str(name)] = value
+    wrong.refuse()
     return merged
 
 

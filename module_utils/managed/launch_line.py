@@ -15,6 +15,7 @@ from typing import Any, Optional
 from urllib.parse import urlsplit
 
 from ..deployment import Instance
+from ..mistakes import Mistakes
 from ..pdops_error import PdopsError
 from .knob_block import BEGIN, END, merge_knobs
 from .options import Words, check_word, merge_options, read_options
@@ -60,6 +61,8 @@ _ROUTER_OWNED = {
     "prometheus-host": "pd_metrics_url",
     "prometheus-port": "pd_metrics_url",
 }
+#: Counts, which argparse refuses only on the machine when they are no numbers.
+_WHOLE = ("tp-size", "pp-size", "dp-size", "ep-size", "nnodes", "page-size", "max-running-requests")
 _ENGINE_KEY = "put it into a YAML file with mode 0600 on the machine and name that file in pd_engine_config."
 # sglang-router 0.3.2 reads neither a file nor its environment for these (router_args.py). It hands a client's Authorization header
 # on to both engines (tried with the real router).
@@ -121,42 +124,48 @@ def launch_of(
     :raises PdopsError: a variable is missing, wrong, contradicts another one, or holds a secret; the sentence names both
     """
     role, who = instance.role, instance.name
+    wrong = Mistakes()
     exports = {"SPT_NOENV": "1"}
-    if _flag(who, variables, "pd_offline"):
+    if wrong.take(lambda: _flag(who, variables, "pd_offline"), False):
         exports.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
     secret_files: tuple[str, ...] = ()
+    arguments: list[Words]
     if role == "router":
-        module = _text(who, variables, "pd_router_module") or "sglang_router.launch_router"
-        arguments = _router(instance, peers, variables)
-        wanted = merge_knobs({}, variables.get("pd_knobs") or {}, who)
+        module = wrong.take(lambda: _text(who, variables, "pd_router_module"), None) or "sglang_router.launch_router"
+        arguments = wrong.take(lambda: _router(instance, peers, variables), [])
+        pair_knobs: Mapping[str, Any] = {}
     else:
-        module = _text(who, variables, "pd_engine_module") or "sglang.launch_server"
-        config = _config(who, variables)
+        module = wrong.take(lambda: _text(who, variables, "pd_engine_module"), None) or "sglang.launch_server"
+        config = wrong.take(lambda: _config(who, variables), None)
         secret_files = (config,) if config else ()
-        gpus = _gpus(who, variables.get("pd_gpus"))
+        gpus = wrong.take(lambda: _gpus(who, variables.get("pd_gpus")), [])
         exports["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
         if cache:
             # SGLang has Triton, Inductor, FlashInfer and TileLang compile below it.
             exports["SGLANG_CACHE_DIR"] = cache
-        arguments = _engine(instance, peers, variables, gpus, config)
-        wanted = merge_knobs(variables.get("pd_pair_knobs") or {}, variables.get("pd_knobs") or {}, who)
+        arguments = wrong.take(lambda: _engine(instance, peers, variables, gpus, config), [])
+        pair_knobs = variables.get("pd_pair_knobs") or {}
+    wanted = wrong.take(lambda: merge_knobs(pair_knobs, variables.get("pd_knobs") or {}, who), {})
     for name, value in exports.items():
         if wanted.pop(name, value) != value:
             better = {
                 "CUDA_VISIBLE_DEVICES": "set pd_gpus",
                 "SPT_NOENV": "gate effective needs it",
             }
-            raise PdopsError(
+            wrong.add(
                 f"{who}: {name} is written by the template as {value}; take it out of the knobs ({better.get(name, 'see pd_offline')})."
             )
-    venv = _absolute(who, variables, "pd_venv")
+    venv = wrong.take(lambda: _absolute(who, variables, "pd_venv"), None)
+    numactl = wrong.take(lambda: _numactl(who, variables), ())
+    python = wrong.take(lambda: _text(who, variables, "pd_python"), None)
+    wrong.refuse()
     return Launch(
         instance=_comment(who),
         role=role,
         deployment=_comment(_text(who, variables, "pd_deployment") or ""),
         activate=f"{venv}/bin/activate" if venv else None,
         exports=exports,
-        program=(*_numactl(who, variables), _text(who, variables, "pd_python") or "python", "-m", module),
+        program=(*numactl, python or "python", "-m", module),
         arguments=tuple(arguments),
         knobs=wanted,
         secret_files=secret_files,
@@ -167,26 +176,37 @@ def _engine(
     instance: Instance, peers: Sequence[Instance], variables: Mapping[str, Any], gpus: list[str], config: Optional[str]
 ) -> list[Words]:
     who = instance.name
-    model = _text(who, variables, "pd_model_path")
-    if not model:
-        raise PdopsError(f"{who}: pd_model_path is not set; give the model's folder on the machine, or its name.")
-    pair = read_options("pd_pair_arguments", variables.get("pd_pair_arguments") or {}, _ENGINE_OWNED, _ENGINE_KEY)
-    own = read_options(f"{who}: pd_arguments", variables.get("pd_arguments") or {}, _ENGINE_OWNED, _ENGINE_KEY)
-    options = merge_options(who, pair, own)
-    if not options.get("disaggregation-transfer-backend"):
-        raise PdopsError(
+    wrong = Mistakes()
+    before = len(wrong.said)
+    model = wrong.take(lambda: _text(who, variables, "pd_model_path"), None)
+    if not model and len(wrong.said) == before:
+        wrong.add(f"{who}: pd_model_path is not set; give the model's folder on the machine, or its name.")
+
+    def read(name: str) -> dict[str, Optional[Words]]:
+        return read_options(f"{who}: {name}", variables.get(name) or {}, _ENGINE_OWNED, _ENGINE_KEY)
+
+    before = len(wrong.said)
+    pair = wrong.take(lambda: read("pd_pair_arguments"), {})
+    unread = len(wrong.said) > before
+    own = wrong.take(lambda: read("pd_arguments"), {})
+    options = {**pair, **own} if unread else wrong.take(lambda: merge_options(who, pair, own), {**pair, **own})
+    if not unread and not options.get("disaggregation-transfer-backend"):
+        wrong.add(
             f"{who}: pd_pair_arguments does not name the disaggregation-transfer-backend, and SGLang would silently take mooncake; write it, for example nixl."
         )
-    _check_size(who, options, gpus)
+    wrong.take(lambda: _check_size(who, options, gpus), None)
     if "enable-metrics" not in options:
         options["enable-metrics"] = ("--enable-metrics",)
-    host, port = _listen(instance, variables)
+    host, port = wrong.take(lambda: _listen(instance, variables), ("", ""))
+    bootstrap = wrong.take(lambda: _bootstrap(instance, peers), 0)
+    # Without GPUs, which has been told, nobody can say how many nodes there are to be.
+    nodes = wrong.take(lambda: _numa_nodes(who, variables.get("pd_numa_node"), gpus), []) if gpus else []
+    wrong.refuse()
     arguments = [
-        ("--model-path", model),
+        ("--model-path", model or ""),
         ("--host", host, "--port", port),
-        ("--disaggregation-mode", instance.role, "--disaggregation-bootstrap-port", str(_bootstrap(instance, peers))),
+        ("--disaggregation-mode", instance.role, "--disaggregation-bootstrap-port", str(bootstrap)),
     ]
-    nodes = _numa_nodes(who, variables.get("pd_numa_node"), gpus)
     if nodes:
         arguments.append(("--numa-node", *nodes))
     arguments += [words for words in options.values() if words]
@@ -247,7 +267,9 @@ def _listen(instance: Instance, variables: Mapping[str, Any]) -> tuple[str, str]
 def _gpus(who: str, given: object) -> list[str]:
     items = given if isinstance(given, (list, tuple)) else str(given).split(",") if given is not None else []
     gpus = [check_word(f"{who}: pd_gpus", item).strip() for item in items]
-    if not gpus or not all(re.fullmatch(r"[0-9]+|(?:GPU|MIG)-[A-Za-z0-9/-]+", gpu) for gpu in gpus):
+    if not gpus:
+        raise PdopsError(f"{who}: pd_gpus is not set; list the GPUs of this engine, as in [4, 5, 6, 7].")
+    if not all(re.fullmatch(r"[0-9]+|(?:GPU|MIG)-[A-Za-z0-9/-]+", gpu) for gpu in gpus):
         raise PdopsError(f"{who}: pd_gpus is {given!r}; list the GPUs of this engine, as in [4, 5, 6, 7].")
     if len(set(gpus)) != len(gpus):
         raise PdopsError(f"{who}: pd_gpus is {given!r}, with a GPU in it twice; list each once.")
@@ -281,12 +303,19 @@ def _numactl(who: str, variables: Mapping[str, Any]) -> Words:
 
 
 def _check_size(who: str, options: Mapping[str, Optional[Words]], gpus: list[str]) -> None:
-    if options.get("nnodes"):
+    for name in _WHOLE:
+        words = options.get(name)
+        if words and not (len(words) == 2 and re.fullmatch(r"[1-9][0-9]{0,5}", words[1])):
+            told = " ".join(words[1:]) or "true"
+            raise PdopsError(
+                f"{who}: {name} is {told!r} in its arguments; it must be a whole number above 0, as in {name}: 4."
+            )
+    if options.get("nnodes") or not gpus:
         return
     size = 1
     for name in ("tp-size", "pp-size"):
         words = options.get(name)
-        size *= int(words[-1]) if words and words[-1].isdigit() else 1
+        size *= int(words[1]) if words else 1
     if size > len(gpus):
         raise PdopsError(
             f"{who}: tp-size times pp-size is {size}, but pd_gpus lists {len(gpus)}; give it as many GPUs."

@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 import shlex
 
-Option = tuple[str, ...]
-
 # "dsv4-decode: ", or "gpu1: dsv4-decode: ", before the words of one instance where they are not the same for all.
 _LABEL = re.compile(r"(?:^|; )((?:[A-Za-z0-9_.@-]+: )+)")
 _OPTION = re.compile(r"-{1,2}[A-Za-z]")

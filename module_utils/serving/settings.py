@@ -12,6 +12,7 @@ from typing import Any, Optional
 
 from ..deployment import Instance
 from ..managed.options import check_word
+from ..mistakes import Mistakes
 from ..pdops_error import PdopsError
 from .wheel_set import WheelSet
 
@@ -116,49 +117,64 @@ def serving_of(instance: Instance, variables: Mapping[str, Any], wheels: Optiona
     :raises PdopsError: a variable is wrong, or contradicts another one; the sentence names the instance and both
     """
     who, systemd = instance.name, instance.manager == "systemd"
-    root = _absolute(who, variables, "pd_serve_root") or "/opt/pdops"
+    wrong = Mistakes()
+
+    def absolute(name: str) -> Optional[str]:
+        found: Optional[str] = wrong.take(lambda: _absolute(who, variables, name), None)
+        return found
+
+    def text(name: str) -> Optional[str]:
+        found: Optional[str] = wrong.take(lambda: _text(who, variables, name), None)
+        return found
+
+    root = absolute("pd_serve_root") or "/opt/pdops"
     if len(root) < 2:
-        raise PdopsError(f"{who}: pd_serve_root is {root!r}; give a folder of its own, for example /opt/pdops.")
-    venv = _absolute(who, variables, "pd_venv")
+        wrong.add(f"{who}: pd_serve_root is {root!r}; give a folder of its own, for example /opt/pdops.")
+    venv = absolute("pd_venv")
     if wheels and venv:
-        raise PdopsError(
+        wrong.add(
             f"{who}: pd_wheels makes a virtual environment whose name comes from its content, and pd_venv names another; give one of them."
         )
-    user = _text(who, variables, "pd_user") or "root"
+    user = text("pd_user") or "root"
     if not _USER.match(user):
-        raise PdopsError(f"{who}: pd_user is {user!r}; it must be the name of a user on the machine.")
+        wrong.add(f"{who}: pd_user is {user!r}; it must be the name of a user on the machine.")
     if user != "root" and f"{os.path.normpath(instance.serve_script)}/".startswith("/root/"):
-        raise PdopsError(
-            f"{who}: pd_user is {user}, who cannot read below /root, and pd_serve_script is there; move it."
-        )
-    numa, cpus = (_numbers(who, variables, name) for name in ("pd_unit_numa", "pd_unit_cpus"))
-    _check_pinning(who, variables, numa, cpus, systemd)
+        wrong.add(f"{who}: pd_user is {user}, who cannot read below /root, and pd_serve_script is there; move it.")
+    numa = wrong.take(lambda: _numbers(who, variables, "pd_unit_numa"), None)
+    cpus = wrong.take(lambda: _numbers(who, variables, "pd_unit_cpus"), None)
+    wrong.take(lambda: _check_pinning(who, variables, numa, cpus, systemd), None)
     mine = variables.get("pd_knobs") or {}
     pair = variables.get("pd_pair_knobs") or {} if instance.role != "router" else {}
     given = [source[CACHE_KNOB] for source in (pair, mine) if isinstance(source, Mapping) and source.get(CACHE_KNOB)]
-    version = _text(who, variables, "pd_cache_version") or (wheels.key if wheels else "1")
+    version = text("pd_cache_version") or (wheels.key if wheels else "1")
     if not _VERSION.match(version):
-        raise PdopsError(f"{who}: pd_cache_version is {version!r}; it must be usable as the name of a folder.")
-    cache_root = _absolute(who, variables, "pd_cache_root") or f"{root}/cache"
+        wrong.add(f"{who}: pd_cache_version is {version!r}; it must be usable as the name of a folder.")
+    cache_root = absolute("pd_cache_root") or f"{root}/cache"
     cache = f"{cache_root}/{who}/{version}" if instance.role != "router" and not given else None
+    base_python = absolute("pd_base_python") or "/usr/bin/python3"
+    keys = wrong.take(lambda: _keys(who, variables.get("pd_key_files"), folder), ())
+    longest_s = wrong.take(lambda: _seconds(who, variables), 0.0)
+    options = wrong.take(lambda: _options(who, variables.get("pd_service_options")), ())
+    serve_template, unit_template = text("pd_serve_template"), text("pd_unit_template")
+    wrong.refuse()
     return Serving(
         instance=instance,
         deployment=str(variables.get("pd_deployment") or ""),
         root=root,
         venv=f"{root}/venv-{wheels.key}" if wheels else venv,
         wheels=wheels,
-        base_python=_absolute(who, variables, "pd_base_python") or "/usr/bin/python3",
+        base_python=base_python,
         cache=cache,
         run=f"{root}/run/{who}",
-        keys=_keys(who, variables.get("pd_key_files"), folder),
+        keys=keys,
         user=user,
         unit_path=f"{UNIT_FOLDER}/{unit_name(instance.unit)}" if systemd else None,
         numa=numa,
         cpus=cpus,
-        stop_s=int(_seconds(who, variables) + instance.drain_s + _AFTER_DRAIN_S),
-        options=_options(who, variables.get("pd_service_options")),
-        serve_template=_text(who, variables, "pd_serve_template"),
-        unit_template=_text(who, variables, "pd_unit_template"),
+        stop_s=int(longest_s + instance.drain_s + _AFTER_DRAIN_S),
+        options=options,
+        serve_template=serve_template,
+        unit_template=unit_template,
         caches=tuple(str(item) for item in ([cache] if cache else given)),
     )
 

@@ -89,7 +89,7 @@ ARGUMENTS = PAIR["pd_pair_arguments"]
     ("role", "changed", "told"),
     [
         ("decode", {"pd_model_path": ""}, "dsv4-decode: pd_model_path is not set"),
-        ("decode", {"pd_gpus": None}, "pd_gpus is None; list the GPUs"),
+        ("decode", {"pd_gpus": None}, "pd_gpus is not set; list the GPUs"),
         ("decode", {"pd_gpus": "4-7"}, "pd_gpus is '4-7'; list the GPUs"),
         ("decode", {"pd_gpus": [4, 4]}, "with a GPU in it twice"),
         ("decode", {"pd_numa_node": [1, 1]}, "or a list of 4, one for each"),
