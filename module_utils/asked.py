@@ -41,6 +41,7 @@ class Asked:
     overlap: bool = False
     take: str | None = None
     one_sided: bool = False
+    new_knob: bool = False
     pair_knobs: tuple[str, ...] = ()
     #: Of the verb of that name: ``package`` in words, and ``knobs``, by instance, that select it.
     kernels: Mapping[str, Any] = field(default_factory=dict)
@@ -90,6 +91,7 @@ PARAMETERS = (
     "take",
     "overlap",
     "one_sided",
+    "new_knob",
     "probe",
     "finish",
     "change",
@@ -232,6 +234,7 @@ def read_asked(verb: str, given: Mapping[str, Any], instances: list[Instance]) -
         expect_only=_flag(given, "expect_only", True),
         overlap=_flag(given, "overlap", False),
         one_sided=_flag(given, "one_sided", False),
+        new_knob=_flag(given, "new_knob", False),
         pair_knobs=tuple(str(name) for name in given.get("pair_knobs") or ()),
         change=change,
         take=take,

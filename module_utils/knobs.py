@@ -4,13 +4,24 @@
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable
 from typing import Optional
 
 from .pdops_error import PdopsError
 from .secret_masking import MASK, is_secret, mask_env, mask_text
 
-__all__ = ["MASK", "check_name", "check_value", "is_secret", "mask_env", "mask_text", "refuse_secret"]
+__all__ = [
+    "MASK",
+    "check_name",
+    "check_value",
+    "is_secret",
+    "mask_env",
+    "mask_text",
+    "refuse_near_name",
+    "refuse_secret",
+]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -69,6 +80,17 @@ def _not_a_text(name: str, value: object) -> str:
         if isinstance(value, types):
             kind = words
     return f"The value of {name} is {kind}, and a knob is one text or a whole number: write it as one quoted text."
+
+
+def refuse_near_name(name: str, known: Iterable[str], where: str) -> None:
+    """Raise :class:`PdopsError` when a name that is not known is nearly one that is: a slip of the pen, unless it is meant.
+
+    :param where: what does not have the name, for the sentence
+    """
+    names = sorted(set(known))
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.9) if name not in names else []
+    if close:
+        raise PdopsError(f"{name} is in {where}; did you mean {close[0]}? If you mean {name}, add -e new_knob=yes.")
 
 
 def refuse_secret(name: str) -> None:

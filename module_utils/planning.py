@@ -17,7 +17,15 @@ from .left_behind import left_behind
 from .pdops_error import PdopsError
 from .plan import Plan
 from .secret_masking import mask_text
-from .sight import Info, Sight, meant, refuse_unknown_knob, refuse_unknown_source, refuse_unreadable
+from .sight import (
+    Info,
+    Sight,
+    meant,
+    refuse_misspelled_knob,
+    refuse_unknown_knob,
+    refuse_unknown_source,
+    refuse_unreadable,
+)
 
 
 def _shown(value: str | None) -> str:
@@ -187,6 +195,8 @@ def _past(verb: str) -> str:
 def _edit_named(deployment: str, sight: Sight, asked: Asked) -> Plan:
     """set and revert: the machines offer at most one edit per instance for the named knob."""
     refuse_unreadable(sight, asked)
+    if asked.verb == "set":
+        refuse_misspelled_knob(sight, asked)
     edits = _candidates(sight, asked)
     if not edits:
         if asked.verb == "revert":

@@ -10,6 +10,7 @@ from typing import Any
 
 from .asked import Asked
 from .deployment import Instance, start_order
+from .knobs import refuse_near_name
 from .pdops_error import PdopsError
 
 Info = Mapping[str, Any]
@@ -48,6 +49,19 @@ def refuse_unknown_knob(sight: Sight, asked: Asked) -> None:
     raise PdopsError(
         f"{asked.knob} is in no script, version or backup of {', '.join(wanted)}{meant(sight, wanted, asked.knob)}; "
         "correct the name, or set it with set_knob.yml."
+    )
+
+
+def refuse_misspelled_knob(sight: Sight, asked: Asked) -> None:
+    """A name that is nowhere in the deployment and nearly one that is would be exported, read by nobody, and pass for done."""
+    if asked.knob is None or asked.unset or asked.new_knob or asked.knob in asked.pair_knobs:
+        return
+    reports = [sight.by_name[item.name] for item in sight.instances]
+    if any((report.get("knob") or {}).get("known") for report in reports):
+        return
+    known = {name for report in reports for name in report.get("known_knobs", [])} | set(asked.pair_knobs)
+    refuse_near_name(
+        asked.knob, known, f"no script, version or backup of {', '.join(item.name for item in sight.instances)}"
     )
 
 

@@ -29,7 +29,7 @@ _TEXTS = {"why": "said", "load": "load", "cause": "cause", "found": "found", "in
 _NUMBERS = {"effect": "effect_pct", "cv": "cv_pct", "level": "level", "confidence": "confidence"}
 WORDS = (
     "kind", "knob", "value", "state", "load", "effect", "interval", "level", "pairs", "cv", "verdict", "why", "cause", "found",
-    "confidence", "missing", "instance", "entry", "refs",
+    "confidence", "missing", "instance", "entry", "refs", "new_knob",
 )  # fmt: skip
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _EXAMPLES = {
@@ -66,6 +66,8 @@ def entry_of(typed: Mapping[str, Any], folded: Folded) -> dict[str, Any]:
     if "knob" in entry:
         knobs.check_name(entry["knob"])
         knobs.refuse_secret(entry["knob"])
+        if str(given.get("new_knob", "no")).lower() not in ("yes", "true", "1", "on"):
+            knobs.refuse_near_name(entry["knob"], folded.knobs, "no entry of the record")
     known = folded.knobs.get(entry.get("knob", ""))
     _complete(entry, given, known)
     for name in KINDS[kind][0]:
@@ -93,7 +95,7 @@ def _word_of(field: str) -> str:
 
 
 def _fill(entry: dict[str, Any], kind: str, word: str, value: Any, taken: Iterable[str]) -> None:
-    if word in ("kind", "entry", "refs"):
+    if word in ("kind", "entry", "refs", "new_knob"):
         return
     field = {**_TEXTS, **_NUMBERS, "interval": "low_pct", "state": "value"}.get(word, word)
     if word not in WORDS or field not in taken:

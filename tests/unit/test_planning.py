@@ -322,6 +322,21 @@ def test_a_knob_that_nobody_ever_had_is_a_slip_of_the_pen() -> None:
         plan("restore", info(**seen), knob="SGLANG_SM120_MMA_TARGT_CTAS")
 
 
+def test_a_misspelled_knob_is_set_only_when_it_is_meant() -> None:
+    name = KNOB[:-1]
+    seen = {
+        role: {"knob": {"known": False}, "known_knobs": [KNOB] if role == "decode" else []}
+        for role in ("prefill", "decode", "router")
+    }
+    seen["prefill"]["edits"] = [edit("prefill", name)]  # type: ignore[assignment]
+    asked = {"knob": name, "value": "512", "role": "prefill"}
+    with pytest.raises(PdopsError, match=rf"{name} is in no script.*did you mean {KNOB}\? .*add -e new_knob=yes"):
+        plan("set", info(**seen), **asked)
+    assert plan("set", info(**seen), **asked, new_knob="yes").edits
+    seen["prefill"]["edits"] = [edit("prefill", "SGLANG_LOG_MS")]  # type: ignore[assignment]
+    assert plan("set", info(**seen), **{**asked, "knob": "SGLANG_LOG_MS"}).edits  # new, and near to nothing
+
+
 def test_other_values_on_record_are_told() -> None:
     made = plan("restore", info(decode={"edits": [edit(other_values={"768": "version abc"})]}))
     assert any("other values of" in sentence and "768 (version abc)" in sentence for sentence in made.warnings)

@@ -122,3 +122,12 @@ def test_a_revert_without_a_reason_is_refused_with_what_to_type(verb, given, sai
 def test_other_verbs_need_no_reason():
     assert reasons.check("restore", {"knob": KNOB}, TODAY) is None
     assert reasons.check("set", {"reason": "try more"}, TODAY) == reasons.Reason("try more", False, "")
+
+
+def test_a_misspelled_knob_gets_no_history_of_its_own(checkout):
+    checkout.set()
+    typed = {"kind": "suspect", "knob": KNOB[:-1], "why": "x"}
+    with pytest.raises(PdopsError, match=rf"did you mean {KNOB}\? .*add -e new_knob=yes"):
+        words.entry_of(typed, checkout.folded)
+    assert words.entry_of({**typed, "new_knob": "yes"}, checkout.folded)["knob"] == KNOB[:-1]
+    assert words.entry_of({**typed, "knob": "SGLANG_LOG_MS"}, checkout.folded)
