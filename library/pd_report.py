@@ -22,7 +22,7 @@ options:
       - What happened. Any part may be missing; the page then says less.
       - C(deployment), C(verb), C(who), C(change_id), C(said), C(command) (as the operator typed it) are texts; C(began) and
         C(ended) are seconds since the epoch or ISO 8601.
-      - C(outcome) is one of C(confirmed), C(rolled-back), C(rollback-failed), C(failed), C(refused), C(nothing) and C(check).
+      - C(outcome) is one of C(confirmed), C(rolled-back), C(rollback-failed), C(failed), C(refused), C(nothing), C(passed) (a probe) and C(check).
       - C(plan) is RV(pdops.sglang.pd_plan#module:plan), C(debt) is RV(pdops.sglang.pd_record#module:debt).
       - C(instances) is a list of C(name), C(role), C(machine), C(unit), C(url).
       - C(events) is a list of C(kind) (V(begin), V(apply), V(drain), V(stop), V(start), V(gates), V(readd), V(probe), V(confirm),

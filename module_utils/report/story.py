@@ -13,7 +13,7 @@ from typing import Any, Optional
 from . import clean
 
 ROLES = ("prefill", "decode", "router")
-OUTCOMES = ("confirmed", "rolled-back", "rollback-failed", "failed", "refused", "nothing", "check")
+OUTCOMES = ("confirmed", "rolled-back", "rollback-failed", "failed", "refused", "nothing", "passed", "check")
 _SIMULATION = re.compile(r"[0-9a-z]-simulation\b")
 KINDS = ("begin", "apply", "drain", "stop", "start", "gates", "readd", "probe", "confirm", "rollback")
 

@@ -242,7 +242,7 @@ def _now(story: Story, written: bool) -> str:
     """Which of the two is in place now: before, after, or '' when nobody can tell."""
     if story.outcome == "confirmed":
         return "after"
-    if story.outcome in ("rolled-back", "check", "refused", "nothing") or not written:
+    if story.outcome in ("rolled-back", "check", "refused", "nothing", "passed") or not written:
         return "before"
     return ""
 

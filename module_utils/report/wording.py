@@ -7,6 +7,8 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Optional
 
+from ..store.atomic import ABSENT
+from . import clean
 from .story import Story
 
 #: Outcome to its name, its sign (so that color is never alone), and its tone in the style sheet.
@@ -15,6 +17,7 @@ OUTCOME_WORDS = {
     "rolled-back": ("Rolled back", "↩", "warn"),
     "rollback-failed": ("Rollback failed", "✕", "bad"),
     "failed": ("Failed", "✕", "bad"),
+    "passed": ("Passed", "✓", "good"),
     "refused": ("Refused", "⊘", "warn"),
     "nothing": ("Nothing to do", "–", "calm"),
     "check": ("Check only", "◦", "calm"),
@@ -58,13 +61,21 @@ def utc(moment: Optional[float], form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
 
 def consequence(story: Story) -> str:
     """How things stand now, in one sentence below the outcome."""
+    edits = [clean.mapping(edit) for edit in clean.sequence(story.plan.get("edits"))]
+    new = bool(edits) and all(edit.get("sha256_before") == ABSENT for edit in edits)
     touched = any(item.kind in ("stop", "start", "apply", "drain") for item in story.events)
     if story.outcome == "confirmed" and (story.verb == "verify" or not touched):
         return "It is proved; nothing was changed."
-    if story.outcome == "confirmed" and not story.plan.get("edits"):
+    if story.outcome == "passed":
+        return "It was asked as clients do; nothing was changed."
+    if story.outcome == "confirmed" and not edits:
         return "Each instance that was restarted has passed its gates."
+    if story.outcome == "confirmed" and new:
+        return "The change is proved by its gates and is final; what it wrote was not there before."
     if story.outcome == "confirmed":
         return "The change is proved by its gates and is final; the old script is kept as a version."
+    if story.outcome == "rolled-back" and new:
+        return "What it had written was not there before and is gone again."
     if story.outcome == "rolled-back":
         return "The old scripts are back byte for byte, and the instances that were touched serve again."
     if story.outcome == "rollback-failed":

@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
+from ansible_collections.pdops.sglang.plugins.module_utils.report.files import report_name
 from ansible_collections.pdops.sglang.plugins.module_utils.report.view import console_lines, make_view
+from ansible_collections.pdops.sglang.plugins.module_utils.store.atomic import ABSENT
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pages import NAMES, Page, page_of, story
@@ -124,6 +127,38 @@ def test_each_outcome_says_what_an_operator_needs(name, words):
     text = Page(page_of(story(name))).text
     for word in words:
         assert word in text
+
+
+def test_a_probe_that_passed_is_not_called_nothing():
+    given = {**story("probe-passed"), "verb": "probe", "outcome": "passed"}
+    (first, *_rest) = console_lines(make_view(given))
+    assert first.startswith("passed: 24 requests by ")
+    assert report_name(given).endswith("-probe-passed.html")
+    page = Page(page_of(given)).text
+    assert "✓ Passed" in page and "nothing was changed" in page
+    # What the playbook says is an outcome that the report knows.
+    said = re.search(
+        r"outcome: .*?'(\w+)' if probe_found",
+        (Path(__file__).resolve().parents[3] / "playbooks/tasks/probe.yml").read_text(),
+    )
+    assert said and said[1] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "old", "new"),
+    [("confirmed", "the old script is kept", "was not there"), ("rolled-back", "back byte", "gone again")],
+)
+def test_of_a_first_deploy_no_old_script_is_told(outcome, old, new):
+    events = [{"kind": "apply", "began": 1.0, "ended": 2.0}]
+    edits = [
+        {"instance": "decode", "path": "/s", "sha256_before": ABSENT},
+        {"instance": "decode", "path": "/u", "sha256_before": ABSENT},
+    ]
+    given = {"verb": "deploy", "outcome": outcome, "events": events, "plan": {"edits": edits}}
+    first = make_view(given)["consequence"]
+    assert old not in first and new in first
+    given["plan"] = {"edits": [edits[0], {**edits[1], "sha256_before": "f097ba"}]}
+    assert old in make_view(given)["consequence"]
 
 
 @pytest.mark.parametrize("name", ["confirmed", "rolled-back-gate", "rolled-back-start", "probe-passed"])
