@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -24,6 +23,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
 _KNOB = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 MOST_TEXT = 4100  # a text that was cut says so behind its first 4000
 MOST_REFS = 200
+#: Of a figure in percent: a value that is ten thousand times as good was measured wrongly.
+MOST_PERCENT = 1_000_000.0
 
 Entry = Mapping[str, Any]
 
@@ -49,7 +50,10 @@ def _value(value: Any) -> bool:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return False
+    # Not math.isfinite, which ends with OverflowError for an integer of 400 digits.
+    return -MOST_PERCENT <= value <= MOST_PERCENT
 
 
 def _ids(value: Any) -> bool:
@@ -97,11 +101,11 @@ _FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "effect_pct": ("a number of percent", _number),
     "low_pct": ("a number of percent", _number),
     "high_pct": ("a number of percent", _number),
-    "cv_pct": ("a number of percent", _number),
+    "cv_pct": ("a number of percent from 0", lambda value: _number(value) and value >= 0),
     "level": ("a number between 0 and 1", lambda value: _number(value) and 0 < value < 1),
     "pairs": (
         "a whole number above 0",
-        lambda value: isinstance(value, int) and not isinstance(value, bool) and value > 0,
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**9,
     ),
     "verdict": (f"one of {', '.join(MEASURED)}", lambda value: value in MEASURED),
     "reason": ("a text", _text),
@@ -158,9 +162,18 @@ def wrong_with(entry: Any) -> str:
             return f"{name} must be {words}"
     if kind == "correct" and not entry["refs"]:
         return "kind=correct needs refs: the entries that are wrong"
-    low, high = entry.get("low_pct"), entry.get("high_pct")
+    return figures_wrong(entry)
+
+
+def figures_wrong(entry: Mapping[str, Any]) -> str:
+    """What is wrong with the figures of a measurement taken together, without a final period; '' when nothing is."""
+    low, high, effect = (entry.get(name) for name in ("low_pct", "high_pct", "effect_pct"))
     if (low is None) != (high is None) or (low is not None and high is not None and low > high):
         return "low_pct and high_pct are the two ends of one interval"
+    if low is not None and effect is not None and not low <= effect <= high:
+        return (
+            f"the effect {effect:g} is not within its interval {low:g}..{high:g}, so one of them is a slip of the pen"
+        )
     return ""
 
 

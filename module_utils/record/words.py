@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Optional
@@ -14,7 +15,7 @@ from ..pdops_error import PdopsError
 from .fold import PLACING, Folded, Knob
 from .folder import find
 from .masking import as_recorded
-from .schema import KINDS, MEASURED
+from .schema import KINDS, MEASURED, MOST_PERCENT, figures_wrong
 
 #: Kinds that people write; the verbs write the others, and a person writing one would say what was not done.
 BY_HAND = ("propose", "measure", "suspect", "triage", "observe", "exonerate", "convict", "correct", "note")
@@ -32,6 +33,21 @@ WORDS = (
     "confidence", "missing", "instance", "entry", "refs", "new_knob",
 )  # fmt: skip
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_LIMITS = {
+    "effect": (-MOST_PERCENT, MOST_PERCENT),
+    "cv": (0.0, MOST_PERCENT),
+    "level": (0.0, 1.0),
+    "confidence": (0.0, 1.0),
+}
+_LIMITS_TOLD = {
+    "effect": f"a number of percent, at most {MOST_PERCENT:.0f}",
+    "cv": f"between 0 and {MOST_PERCENT:.0f} percent: a coefficient of variation is never negative",
+    "level": "between 0 and 1, as 0.95",
+    "confidence": "between 0 and 1, as 0.95",
+}
+_INTERVAL = re.compile(
+    rf"\s*[\[(]?\s*(?P<low>{_NUMBER.pattern})\s*%?\s*(?:\.\.|,|;|\s|\bto\b)\s*(?P<high>{_NUMBER.pattern})\s*%?\s*[\])]?\s*"
+)
 _EXAMPLES = {
     "propose": "-e knob=NAME -e value=512",
     "measure": "-e knob=NAME -e value=512 -e load=C64 -e effect=+12.8 -e interval=10.9..14.7 -e pairs=4",
@@ -73,6 +89,9 @@ def entry_of(typed: Mapping[str, Any], folded: Folded) -> dict[str, Any]:
     for name in KINDS[kind][0]:
         if name not in entry and not (kind == "correct" and name == "refs"):
             raise PdopsError(f"kind={kind} needs {_word_of(name)}=; type for instance: {example(kind)}")
+    wrong = figures_wrong(entry)
+    if wrong:
+        raise PdopsError(f"{wrong}; type for instance: {example(kind)}")
     entry["refs"] = _refs(kind, given, known, entry, folded)
     return entry
 
@@ -130,7 +149,12 @@ def _number(word: str, value: Any) -> float:
         raise PdopsError(
             f"{word}={value} is no number; type for instance {word}={'+12.8' if word == 'effect' else '0.95'}."
         )
-    return float(text)
+    number = float(text)
+    # A float that is too large is infinite, and a JSON that has it is none.
+    least, most = _LIMITS[word]
+    if not least <= number <= most:
+        raise PdopsError(f"{word}={value} must be {_LIMITS_TOLD[word]}.")
+    return number
 
 
 def _whole(value: Any) -> int:
@@ -142,10 +166,13 @@ def _whole(value: Any) -> int:
 def _interval(value: Any) -> tuple[float, float]:
     """Of percent: ``10.9..14.7``, ``[10.9, 14.7]``, or a list of two."""
     text = ",".join(str(item) for item in value) if isinstance(value, (list, tuple)) else str(value)
-    found = _NUMBER.findall(text.replace("..", " "))
-    if len(found) != 2:
+    # Read as a whole: "10-14" is no -14..10, and what is between two numbers is no part of one.
+    found = _INTERVAL.fullmatch(text)
+    if found is None:
         raise PdopsError(f"interval={value} is no interval of percent; type for instance interval=10.9..14.7.")
-    low, high = sorted(float(item) for item in found)
+    low, high = sorted(float(found[name]) for name in ("low", "high"))
+    if not math.isfinite(low) or not math.isfinite(high):
+        raise PdopsError(f"interval={value} is no interval of percent; type for instance interval=10.9..14.7.")
     return low, high
 
 
@@ -159,7 +186,10 @@ def _refs(
     kind: str, given: Mapping[str, Any], known: Optional[Knob], entry: Mapping[str, Any], folded: Folded
 ) -> list[str]:
     asked = given.get("entry") or given.get("refs") or ()
-    names = asked.split(",") if isinstance(asked, str) else [str(item) for item in asked]
+    if isinstance(asked, (bool, Mapping)) or not isinstance(asked, (str, int, list, tuple)):
+        word = "entry" if given.get("entry") else "refs"
+        raise PdopsError(f"{word}={asked} names no entry; give ids, separated by commas: see record.yml -e show=list.")
+    names = [str(item) for item in asked] if isinstance(asked, (list, tuple)) else str(asked).split(",")
     refs = [find(folded.entries, name).id for name in names if name.strip()]
     if kind == "correct" and not refs:
         raise PdopsError(

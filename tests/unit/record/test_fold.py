@@ -121,7 +121,7 @@ def test_a_suspicion_is_not_cleared_by_a_measurement_or_by_putting_the_value_bac
     [
         ([{"effect_pct": 12.8, "verdict": None}], "trial"),
         ([{"low_pct": 10.9, "high_pct": 14.7, "verdict": None}], "adopted"),
-        ([{"low_pct": -1, "high_pct": 4, "verdict": None}], "inconclusive"),
+        ([{"effect_pct": 2, "low_pct": -1, "high_pct": 4, "verdict": None}], "inconclusive"),
         ([{"effect_pct": -3, "low_pct": -5, "high_pct": -1, "verdict": None}], "rejected"),
         ([{}, {"load": "C96", "verdict": "inconclusive"}], "adopted"),
         ([{}, {"load": "C96", "effect_pct": -4.0, "verdict": "rejected"}], "rejected"),

@@ -234,3 +234,19 @@ def test_every_field_of_every_kind_is_checked(kind):
                 assert (name, odd) in [("effect_pct", -1.5), ("refs", []), ("suspicion", True)], (name, odd)
     assert wrong_with({**entry, "more": 1}) == f"kind={kind} has no 'more'"
     assert json.loads(json.dumps(entry)) == entry
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("effect_pct", 10**400), ("effect_pct", -(10**400)), ("effect_pct", 9.9), ("cv_pct", -3), ("low_pct", float("inf")), ("pairs", 10**400), ("level", 10**400), ("high_pct", 12)],
+)  # fmt: skip
+def test_a_figure_that_cannot_be_is_refused_and_never_ends_the_reading(checkout, field, value):
+    figures = {"effect_pct": 12.8, "low_pct": 10.0, "high_pct": 14.0, field: value}
+    with pytest.raises(PdopsError, match="the entry is refused"):
+        checkout.measure(**figures)
+    kept = checkout.measure()
+    place = Path(checkout.top) / "dsv4" / kept.file
+    content = json.dumps({**kept.data, **figures}).encode()
+    place.unlink()
+    (place.parent / folder.file_name(kept.data, folder.id_of(content))).write_bytes(content)
+    assert checkout.reading.entries == () and "is malformed" in checkout.reading.problems[0]

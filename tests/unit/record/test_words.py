@@ -35,7 +35,7 @@ def test_a_measurement_as_people_type_it(checkout):
     for interval in ("[10.9, 14.7]", [10.9, "14.7"], "10.9 14.7", "10.9%, 14.7%"):
         entry = words.entry_of({**typed, "interval": interval}, checkout.folded)
         assert (entry["low_pct"], entry["high_pct"]) == (10.9, 14.7)
-    assert words.entry_of({**typed, "interval": "-3..-1.5"}, checkout.folded)["low_pct"] == -3
+    assert words.entry_of({**typed, "interval": "-3..-1.5", "effect": "-2"}, checkout.folded)["low_pct"] == -3
     assert words.entry_of({**typed, "value": 512}, Folded())["value"] == "512"
     checkout.add(**{**words.entry_of(typed, checkout.folded), "kind": "measure"})
 
@@ -77,6 +77,25 @@ def test_judgements_refer_to_what_they_are_about_and_corrections_to_what_they_sa
         ({"kind": "correct", "why": "x"}, "kind=correct needs entry=ID"),
         ({"kind": "correct", "entry": "0123456", "why": "x"}, "there is no entry '0123456'"),
         ({"kind": "observe", "knob": KNOB, "state": "gone"}, "state=gone is unknown"),
+        *(
+            ({"kind": "measure", "knob": KNOB, "value": "1", "load": "C64", "effect": 12, **more}, said)
+            for more, said in (
+                ({"interval": "10-14"}, "interval=10-14 is no interval of percent; type for instance interval=10.9..14.7."),
+                ({"interval": "10..14..15"}, "interval=10..14..15 is no interval"),
+                ({"interval": "about 10 14"}, "is no interval"),
+                ({"interval": "1e999..1e999"}, "is no interval"),
+                ({"interval": "+10±4"}, "is no interval"),
+                ({"effect": -50, "interval": "10..14"}, "the effect -50 is not within its interval 10..14"),
+                ({"effect": "1e400"}, "effect=1e400 must be a number of percent, at most"),
+                ({"effect": "9" * 400}, "must be a number of percent, at most"),
+                ({"cv": -3}, "cv=-3 must be between 0 and"),
+                ({"level": "95"}, "level=95 must be between 0 and 1"),
+                ({"refs": True}, "refs=True names no entry; give ids, separated by commas"),
+                ({"entry": {"a": 1}}, "names no entry"),
+                ({"refs": 1.5}, "refs=1.5 names no entry"),
+            )
+        ),
+        ({"kind": "triage", "found": "x", "confidence": -1}, "confidence=-1 must be between 0 and 1"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_refused_with_what_to_type(typed, said):
