@@ -35,6 +35,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.record.fold import fo
 from ansible_collections.pdops.sglang.plugins.module_utils.record.place import evidence_folder
 from ansible_collections.pdops.sglang.plugins.module_utils.record.text import debt_lines
 from ansible_collections.pdops.sglang.plugins.module_utils.secret_masking import mask_text
+from ansible_collections.pdops.sglang.plugins.module_utils.serving.names import unknown_names
 
 display = Display()
 
@@ -80,6 +81,10 @@ class ActionModule(ActionBase):
         lines += cost_lines(plan, instances, given["infos"], given["step_budget_s"], given["slack_s"])
         recorded, debts = self._record(given, plan, reason)
         lines += recorded
+        hostvars = (task_vars or {}).get("hostvars", {})
+        for item in instances:
+            if item.name in hostvars:
+                lines += [f"warning: {said}" for said in unknown_names(item.name, hostvars[item.name])]
         lines = [mask_text(plain(line)) for line in lines]
         for line in lines:
             display.display(f"  [{given['deployment']}] {line}", color="cyan")
