@@ -115,6 +115,9 @@ class ActionModule(ActionBase):
             return lines, debt_lines(folded, today)
         except PdopsError as error:
             return [f"record: {error}"], []
+        except Exception as error:  # whatever somebody wrote into a record, the change goes on without it
+            told = f"{type(error).__name__}: {error}"[:200]
+            return [f"record: it cannot be read ({told}), so nothing of it is shown; see record.yml -e show=check"], []
 
 
 def _check_docs(docs: Any) -> None:

@@ -147,7 +147,7 @@ class ActionModule(ActionBase):
     def _check(self) -> dict[str, Any]:
         state = self._state()
         reading, _folded = self._read()
-        wrong = [*state["problems"], *state["contradictions"]]
+        wrong = [*state["problems"], *state["contradictions"], *folder.ahead(reading.entries)]
         wrong += [
             f"{reading.folder}/{kept.file} shows a secret: change that secret now, take the file out of git's history, and keep it out."
             for kept in reading.entries

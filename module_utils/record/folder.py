@@ -21,12 +21,16 @@ from .. import foreign_json
 from ..pdops_error import PdopsError
 from ..store.atomic import sha256_of, why, write_private
 from .masking import without_secrets
-from .schema import VERSION, Entry, require_whole, wrong_with
+from .schema import VERSION, Entry, is_moment, require_whole, wrong_with
 
 ID_LENGTH = 16
-_FILE = re.compile(r"(?P<day>\d{8})T(?P<time>\d{6})\.(?P<rest>\d{6})Z-(?P<kind>[a-z]+)-(?P<id>[0-9a-f]{16})\.json")
+_FILE = re.compile(
+    r"(?P<day>\d{8})T(?P<time>\d{6})\.(?P<rest>\d{6})Z-(?P<kind>[a-z]+)-(?P<id>[0-9a-f]{16})\.json", re.ASCII
+)
 #: An entry has some hundred bytes; what is larger was not written by us.
 MOST_BYTES = 1 << 18
+#: What lies further in the future was written by a clock that is wrong.
+AHEAD_S = 86_400.0
 
 
 class Kept(NamedTuple):
@@ -102,7 +106,8 @@ def id_of(content: bytes) -> str:
 def add(evidence_dir: str, given: Mapping[str, Any], now: Optional[float] = None, dry: bool = False) -> Kept:
     """Write one entry, with secrets masked, atomically; ``v`` and ``at`` are filled in. With ``dry`` it is only checked.
 
-    A clock that was set back does not reorder what happened: ``at`` is later than that of every entry that is there.
+    A clock that was set back does not reorder what happened: ``at`` is later than that of every entry that is there, except of
+    those that lie more than :data:`AHEAD_S` in the future.
     Raises :class:`PdopsError` for an entry that is not whole, for references to what is not there, and when it cannot be written.
     """
     entry = {name: item for name, item in without_secrets(dict(given)).items() if item is not None or name in _NULLS}
@@ -110,7 +115,9 @@ def add(evidence_dir: str, given: Mapping[str, Any], now: Optional[float] = None
     folder = folder_of(evidence_dir, str(entry.get("deployment", "")))
     names = _names(folder)
     at = moment(now)
-    newest = max((_at_of(name) for name in names if _FILE.fullmatch(name)), default="")
+    # What a clock wrote that was days ahead would make this entry and all later ones as late as itself.
+    latest = moment((time.time() if now is None else now) + AHEAD_S)
+    newest = max((there for there in map(_moment_of, names) if there <= latest), default="")
     entry["at"] = at if at > newest else _later(newest)
     require_whole(entry)
     known = {found["id"] for found in map(_FILE.fullmatch, names) if found}
@@ -145,8 +152,27 @@ def _names(folder: str) -> list[str]:
         raise PdopsError(f"the folder of the record {folder} cannot be read: {why(error)}.") from None
 
 
+def _moment_of(name: str) -> str:
+    """The moment that the name of an entry's file says; '' for what is no such name, and for what is no moment."""
+    if _FILE.fullmatch(name) is None:
+        return ""
+    at = _at_of(name)
+    return at if is_moment(at) else ""
+
+
 def _at_of(name: str) -> str:
     return f"{name[:4]}-{name[4:6]}-{name[6:8]}T{name[9:11]}:{name[11:13]}:{name[13:15]}.{name[16:22]}Z"
+
+
+def ahead(entries: Iterable[Kept], now: Optional[float] = None) -> list[str]:
+    """A sentence for each entry that lies in the future: who reads the record believes that it came last."""
+    latest = moment((time.time() if now is None else now) + AHEAD_S)
+    return [
+        f"{kept.file} is of {kept.at[:10]}, which is yet to come: the clock of {kept.data['by']} was wrong. Set that clock, say what "
+        f"is so with record.yml -e kind=correct -e entry={kept.id}, and write it again."
+        for kept in entries
+        if kept.at > latest
+    ]
 
 
 def read(evidence_dir: str, deployment: str) -> Reading:
@@ -191,7 +217,7 @@ def _read_one(path: str, name: str, deployment: str) -> tuple[str, Optional[Kept
         )
     try:
         data = foreign_json.loads(content)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         return f"{path} is malformed: it is no JSON ({' '.join(str(error).split())[:100]}); {back}.", None
     wrong = wrong_with(data)
     if wrong:

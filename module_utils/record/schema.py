@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import datetime
 import re
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,8 +19,8 @@ MEASURED = ("adopted", "rejected", "inconclusive")
 OUTCOMES = ("rolled-back", "rollback-failed", "undone")
 
 _ID = re.compile(r"[0-9a-f]{16}")
-_AT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
-_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_AT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
 _KNOB = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 MOST_TEXT = 4100  # a text that was cut says so behind its first 4000
@@ -33,8 +35,25 @@ def is_id(value: Any) -> bool:
     return isinstance(value, str) and _ID.fullmatch(value) is not None
 
 
+def is_moment(value: Any) -> bool:
+    """Whether a text is a moment that there is: month 99 has the form of one, too."""
+    if not isinstance(value, str) or _AT.fullmatch(value) is None:
+        return False
+    try:
+        time.strptime(value[:19], "%Y-%m-%dT%H:%M:%S")
+    except ValueError:
+        return False
+    return value[:4] >= "1970"
+
+
 def is_day(value: Any) -> bool:
-    return isinstance(value, str) and _DAY.fullmatch(value) is not None
+    if not isinstance(value, str) or _DAY.fullmatch(value) is None:
+        return False
+    try:
+        datetime.date.fromisoformat(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _matches(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
@@ -82,7 +101,7 @@ def _losses(value: Any) -> bool:
 #: Field to what it must be, in words, and the check of it.
 _FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "v": (f"the number {VERSION}", lambda value: value == VERSION and not isinstance(value, bool)),
-    "at": ("a moment like 2026-11-29T20:06:13.000000Z", _matches(_AT)),
+    "at": ("a moment like 2026-11-29T20:06:13.000000Z", is_moment),
     "kind": ("a kind", lambda value: value in KINDS),
     "deployment": ("the name of a deployment", _matches(_NAME)),
     "by": ("a text", _text),
@@ -110,7 +129,7 @@ _FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "verdict": (f"one of {', '.join(MEASURED)}", lambda value: value in MEASURED),
     "reason": ("a text", _text),
     "suspicion": ("true or false", lambda value: isinstance(value, bool)),
-    "review_by": ("a day like 2026-12-13", _matches(_DAY)),
+    "review_by": ("a day like 2026-12-13", is_day),
     "forgoing": ("a list of load and effect_pct", _losses),
     "cause": ("a text", _text),
     "found": ("a text", _text),

@@ -35,7 +35,7 @@ def test_an_entry_is_one_file_named_by_its_time_kind_and_hash(checkout):
 
 def test_a_clock_that_was_set_back_reorders_nothing(checkout):
     first = checkout.set(now=2_000_000_000.999999)
-    second = checkout.measure(now=1_000_000_000)
+    second = checkout.measure(now=1_999_950_000)
     assert second.at == "2033-05-18T03:33:21.000000Z" > first.at
     assert [kept.id for kept in checkout.reading.entries] == [first.id, second.id]
 
@@ -238,8 +238,11 @@ def test_every_field_of_every_kind_is_checked(kind):
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("effect_pct", 10**400), ("effect_pct", -(10**400)), ("effect_pct", 9.9), ("cv_pct", -3), ("low_pct", float("inf")), ("pairs", 10**400), ("level", 10**400), ("high_pct", 12)],
-)  # fmt: skip
+    [
+        *(("effect_pct", value) for value in (10**400, -(10**400), 9.9)),
+        *(("cv_pct", -3), ("low_pct", float("inf")), ("pairs", 10**400), ("level", 10**400), ("high_pct", 12)),
+    ],
+)
 def test_a_figure_that_cannot_be_is_refused_and_never_ends_the_reading(checkout, field, value):
     figures = {"effect_pct": 12.8, "low_pct": 10.0, "high_pct": 14.0, field: value}
     with pytest.raises(PdopsError, match="the entry is refused"):
@@ -250,3 +253,36 @@ def test_a_figure_that_cannot_be_is_refused_and_never_ends_the_reading(checkout,
     place.unlink()
     (place.parent / folder.file_name(kept.data, folder.id_of(content))).write_bytes(content)
     assert checkout.reading.entries == () and "is malformed" in checkout.reading.problems[0]
+
+
+def test_a_clock_that_was_years_ahead_makes_no_later_entry_as_late_and_is_told(checkout):
+    now = 1_800_000_000
+    soon = checkout.add("note", now=now + 3600, said="a clock of an hour ahead is followed")
+    assert checkout.add("note", now=now, said="so that the order stays").at > soon.at
+    wrong = checkout.add("note", now=now + 70 * 366 * 86_400, said="2096")
+    for more in range(3):
+        assert checkout.add("note", now=now + 7200 + more, said="x").at == folder.moment(now + 7200 + more)
+    (said,) = folder.ahead(checkout.reading.entries, now)
+    assert wrong.file in said and "the clock of alice on ops1 was wrong" in said and f"-e entry={wrong.id}" in said
+    assert checkout.reading.problems == ()
+
+
+@pytest.mark.parametrize(
+    "time_", ["99999999T999999.999999", "20260231T000000.000000", "00000000T000000.999999", "20260101T006061.999999"]
+)
+def test_a_name_that_is_no_moment_stops_nobody(checkout, time_):
+    Path(checkout.top, "dsv4").mkdir(parents=True)
+    at = f"{time_[:4]}-{time_[4:6]}-{time_[6:8]}T{time_[9:11]}:{time_[11:13]}:{time_[13:15]}{time_[15:]}Z"
+    data = {"v": 1, "at": at, "kind": "note", "deployment": "dsv4", "by": "x", "said": "forged"}
+    content = folder.render(data)
+    Path(checkout.top, "dsv4", f"{time_}Z-note-{folder.id_of(content)}.json").write_bytes(content)
+    kept = checkout.add("note", now=1_800_000_000, said="x")
+    assert kept.at == folder.moment(1_800_000_000)
+    assert checkout.reading.entries == (kept,) and "is malformed" in checkout.reading.problems[0]
+
+
+@pytest.mark.parametrize("day", ["2026-99-99", "2026-02-30", "0000-01-01"])
+def test_a_day_that_there_is_not_is_refused(checkout, day):
+    checkout.set()
+    with pytest.raises(PdopsError, match="review_by must be a day"):
+        checkout.revert(review_by=day)
