@@ -3,7 +3,7 @@
 """Markdown documents that follow the record: regions that are rendered from it, and prose that refers to its entries.
 
 A region is ``<!-- pdops:begin VIEW [knob=NAME] -->`` to ``<!-- pdops:end -->``, each marker on a line of its own; what is between
-them belongs to pdops, byte for byte. Everything else belongs to people and is only read.
+them belongs to pdops, byte for byte, except within a fence (``` or ~~~), which shows an example. Everything else belongs to people and is only read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..pdops_error import PdopsError
 from ..store.atomic import read_regular, sha256_of, why, write_private
 from . import regions
 from .fold import Folded
-from .prose import Finding, Line, findings_of
+from .prose import Finding, Line, fenced, findings_of
 
 _BEGIN = re.compile(r"\s*<!--\s*pdops:begin\b(?P<words>.*?)-->\s*\Z", re.DOTALL)
 _END = re.compile(r"\s*<!--\s*pdops:end\s*-->\s*\Z")
@@ -90,10 +90,16 @@ def _parted(text: str, folded: Folded) -> tuple[str, list[Line], list[Finding]]:
     out: list[str] = []
     prose: list[Line] = []
     findings: list[Finding] = []
+    fence = ""
     at = 0
     while at < len(lines):
         begin = _BEGIN.fullmatch(lines[at])
         out.append(lines[at])
+        fence, inside = fenced(lines[at], fence)
+        if inside:  # an example of a region, say: it is no region, and its markers are no mistake
+            prose.append(Line(at + 1, lines[at]))
+            at += 1
+            continue
         if begin is None:
             if _ANY.search(lines[at]):
                 said = "a marker of pdops that is no <!-- pdops:begin VIEW --> on a line of its own, or ends no region"

@@ -12,8 +12,11 @@ then: such prose is never stale, but it must still have the entry's figures, and
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
 from typing import Any, NamedTuple, Optional
 
 from ..pdops_error import PdopsError
@@ -24,7 +27,7 @@ REFERENCE = re.compile(r"\[(evidence|history):\s*([0-9a-fA-F]{1,16})\]")
 _PERCENT = re.compile(r"(?<![\w.])([+\-−–±]?)\s?(\d+(?:\.\d+)?)\s?%")
 _ITEM = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)])\s")
 _HEADING = re.compile(r"#{1,6}\s")
-_FENCE = re.compile(r"\s*(```|~~~)")
+_FENCE = re.compile(r"\s*(?P<fence>`{3,}(?=[^`]*\Z)|~{3,})(?P<info>.*)", re.DOTALL)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n(?=\s*[-*#|])")
 _BLAME = re.compile(
     r"\b(?:caus(?:e[sd]?|ing)|culprit|to blame|blamed?|blames|at fault|responsible for|trigger(?:s|ed)?|provok\w+|"
@@ -75,13 +78,30 @@ class Unit:
     code: bool = False
     borrowed: str = ""
 
-    @property
+    @cached_property
     def text(self) -> str:
+        """Read when the unit is whole."""
         return "\n".join(line.text for line in self.lines)
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        return list(accumulate(len(line.text) + 1 for line in self.lines))
 
     def line_at(self, offset: int) -> int:
         """The number of the line in which a place of ``text`` is."""
-        return self.lines[self.text.count("\n", 0, offset)].number
+        return self.lines[min(bisect_right(self._ends, offset), len(self.lines) - 1)].number
+
+
+def fenced(line: str, fence: str) -> tuple[str, bool]:
+    """The fence that is open behind a line, and whether the line belongs to one; ``fence`` is what is open before it.
+
+    By CommonMark 0.31, section 4.5: the closing fence is of the same sign, at least as long, and nothing stands behind it.
+    """
+    found = _FENCE.match(line)
+    if not fence:
+        return (found["fence"], True) if found else ("", False)
+    closes = found and found["fence"][0] == fence[0] and len(found["fence"]) >= len(fence) and not found["info"].strip()
+    return ("" if closes else fence), True
 
 
 def units_of(lines: Iterable[Line]) -> Iterator[Unit]:
@@ -90,14 +110,15 @@ def units_of(lines: Iterable[Line]) -> Iterator[Unit]:
     before = ""
     for number, raw in lines:
         text = raw.rstrip("\r\n")
-        opened = _FENCE.match(text)
-        if fence:
+        was = fence
+        fence, _inside = fenced(text, fence)
+        if was:
             unit.lines.append(Line(number, text))
-            if opened and opened[1] == fence:
-                fence = ""
+            if not fence:
                 yield unit
                 unit = Unit()
             continue
+        opened = bool(fence)
         row = text.lstrip().startswith("|")
         if not text.strip() or opened or row or _HEADING.match(text) or _ITEM.match(text):
             if unit.lines:
@@ -105,7 +126,6 @@ def units_of(lines: Iterable[Line]) -> Iterator[Unit]:
                 yield unit
             unit = Unit()
         if opened:
-            fence = opened[1]
             unit = Unit([Line(number, text)], code=True, borrowed=before)
         elif text.strip():
             unit.lines.append(Line(number, text))
@@ -201,7 +221,7 @@ def _claims(unit: Unit, knob: Knob, places: list[int]) -> Iterator[Finding]:
     for sentence in _SENTENCE.split(text):
         start = text.index(sentence, begin)
         begin = start + len(sentence)
-        named = any(start <= place < begin for place in places)
+        named = bisect_left(places, start) < bisect_left(places, begin)
         about = named or (about and _ANAPHOR.search(sentence) is not None)
         if not about:
             continue

@@ -7,12 +7,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.record import documents
 from ansible_collections.pdops.sglang.plugins.module_utils.record.fold import Folded
+from ansible_collections.pdops.sglang.plugins.module_utils.record.prose import Line, findings_of
 
 from .conftest import KNOB
 
@@ -218,3 +220,34 @@ def test_a_path_that_names_no_document_is_refused(tmp_path):
         str(tmp_path / "a.MD"),
         str(tmp_path / "b/c.md"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("opens", "closes"), [("```markdown", "```"), ("~~~", "~~~"), ("````", "````"), ("  ```", "  ```")]
+)
+def test_a_region_within_a_fence_is_an_example_and_stays(checkout, tmp_path, opens, closes):
+    checkout.set()
+    region = f"<!-- pdops:begin knob knob={KNOB} -->\nEXAMPLE\n<!-- pdops:end -->\n"
+    page = tmp_path / "page.md"
+    page.write_text(f"{opens}\n{region}{closes}\n\n{region}")
+    looked = documents.look(str(page), checkout.folded)
+    assert looked.after.startswith(f"{opens}\n{region}{closes}\n\n<!--") and looked.after.count("EXAMPLE") == 1
+    assert not any("marker" in item.said for item in looked.findings)
+
+
+def test_a_fence_ends_only_with_its_like(checkout, tmp_path):
+    checkout.set()
+    region = f"<!-- pdops:begin knob knob={KNOB} -->\nEXAMPLE\n<!-- pdops:end -->\n"
+    page = tmp_path / "page.md"
+    page.write_text(f"````\n```\n~~~\n{region}````\n``` not `one`\n{region}")
+    assert documents.look(str(page), checkout.folded).after.count("EXAMPLE") == 1
+
+
+@pytest.mark.parametrize("piece", [f"{KNOB} hangs. ", f"{KNOB} +1% ", "It hangs. ", f"{KNOB}=1\n", f"`{KNOB}` x. "])
+def test_prose_is_read_in_time_in_proportion(checkout, piece):
+    checkout.set()
+    text = f"{KNOB} " + piece * (400_000 // len(piece))
+    began = time.monotonic()
+    lines = [Line(number, line) for number, line in enumerate(text.split("\n"), 1)]
+    assert findings_of(lines, checkout.folded)
+    assert time.monotonic() - began < 5
