@@ -13,7 +13,7 @@ from ansible_collections.pdops.sglang.plugins.action.serve_script import plain_v
 from ansible_collections.pdops.sglang.plugins.module_utils.deployment import instance_from_dict
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
-from ansible_collections.pdops.sglang.plugins.module_utils.serving.confirmed import Confirmed, write_down
+from ansible_collections.pdops.sglang.plugins.module_utils.serving.confirmed import Confirmed, catch_up, write_down
 
 display = Display()
 
@@ -31,25 +31,26 @@ class ActionModule(ActionBase):
                 "folder": {"type": "path", "required": True},
                 "deployment": {"type": "str", "required": True},
                 "instances": {"type": "list", "elements": "dict", "required": True},
-                "plan": {"type": "dict", "required": True},
+                "plan": {"type": "dict"},
                 "infos": {"type": "list", "elements": "dict", "required": True},
                 "pair_knobs": {"type": "list", "elements": "str", "default": []},
                 "actor": {"type": "str", "default": ""},
             }
         )
         given = plain_value(given)
+        plan = given["plan"] or {}
         try:
-            written = write_down(
+            written = (write_down if plan else catch_up)(
                 given["folder"],
                 Confirmed(
                     deployment=given["deployment"],
                     instances=tuple(instance_from_dict(item) for item in given["instances"]),
-                    edits=tuple(given["plan"]["edits"]),
+                    edits=tuple(plan.get("edits") or ()),
                     infos=tuple(given["infos"]),
                     pair_names=tuple(given["pair_knobs"]),
-                    change_id=str(given["plan"]["change_id"]),
+                    change_id=str(plan.get("change_id") or ""),
                     actor=given["actor"],
-                    taken_over=given["plan"].get("take_over"),
+                    taken_over=plan.get("take_over"),
                     at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 ),
             )
@@ -60,7 +61,9 @@ class ActionModule(ActionBase):
             return {**result, "changed": False, "written": [], "warning": said}
         if written:
             told = f"written down as intended: {', '.join(written)} (in {given['folder']})"
-            if given["plan"]["verb"] != "deploy":
+            if not plan:
+                told += ", which an earlier run confirmed and did not write down"
+            elif plan["verb"] != "deploy":
                 told += "; write it into the inventory's variables, too, or the next deploy takes it back"
             display.display(plain(f"  [{given['deployment']}] {told}"), color="cyan")
         return {**result, "changed": bool(written), "written": written, "warning": ""}

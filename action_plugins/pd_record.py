@@ -24,7 +24,11 @@ from ansible_collections.pdops.sglang.plugins.module_utils.record import documen
 from ansible_collections.pdops.sglang.plugins.module_utils.record.data import entry_data, knob_data, merged_fingerprint
 from ansible_collections.pdops.sglang.plugins.module_utils.record.fingerprints import is_simulation
 from ansible_collections.pdops.sglang.plugins.module_utils.record.fold import Folded, fold
-from ansible_collections.pdops.sglang.plugins.module_utils.record.joining import against_journal, against_scripts
+from ansible_collections.pdops.sglang.plugins.module_utils.record.joining import (
+    against_journal,
+    against_scripts,
+    unwritten,
+)
 from ansible_collections.pdops.sglang.plugins.module_utils.record.masking import holds_secret
 from ansible_collections.pdops.sglang.plugins.module_utils.record.page import page_view
 from ansible_collections.pdops.sglang.plugins.module_utils.record.place import evidence_folder
@@ -46,6 +50,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "reason": {"type": "str"},
     "review_by": {"type": "str"},
     "unreported": {"type": "list", "elements": "dict", "default": []},
+    "ended": {"type": "list", "elements": "dict", "default": []},
     "machines": {"type": "list", "elements": "dict", "default": []},
     "infos": {"type": "list", "elements": "dict", "default": []},
     "knob": {"type": "str"},
@@ -112,6 +117,8 @@ class ActionModule(ActionBase):
                 "changes": [change],
             }
             made += doings.entries_of(guarded, None, folded)
+        for missing in unwritten(folded, self.given["ended"], f"{_user()} on {socket.gethostname()}"):
+            made += doings.entries_of(missing, None, folded)
         if done:
             asked = {"reason": self.given["reason"], "review_by": self.given["review_by"]}
             reason = reasons.check(str(done.get("verb")), asked, self.today) if asked["reason"] else None

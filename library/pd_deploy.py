@@ -87,24 +87,31 @@ stored:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.asked import read_asked
+from ..module_utils.change.book import Book
 from ..module_utils.deployment import instance_from_dict
 from ..module_utils.managed.comparing import Comparison
 from ..module_utils.managed.script_edit import parse_mode
 from ..module_utils.observe import observe
 from ..module_utils.pdops_error import PdopsError
 from ..module_utils.serving.edits import Item, offer, stage
+from ..module_utils.serving.last_confirmed import caught_up, moves_of
 from ..module_utils.store.atomic import read_regular
 from ..module_utils.store.backups import MOST_BYTES
 from ..module_utils.store.store import Store
 
 
-def item_of(given, instances, take):
-    confirmed = given.get("confirmed")
+def item_of(given, instances, take, store):
+    instance = next(one for one in instances if one.name == given["instance"])
+    confirmed, change_id = given.get("confirmed"), given.get("confirmed_change")
+    # The controller may have died before it wrote down what was confirmed, or its files are of another checkout.
+    last = caught_up(moves_of(Book(store), instance), confirmed, change_id)
+    if last is not None:
+        confirmed, change_id = last.knobs, last.change_id
     return Item(
-        instance=next(one for one in instances if one.name == given["instance"]),
+        instance=instance,
         script=read_regular(given["script"], MOST_BYTES),
         knobs={str(name): str(value) for name, value in given["knobs"].items()},
-        comparison=Comparison(confirmed, given.get("confirmed_change"), take),
+        comparison=Comparison(confirmed, change_id, take),
         secret_files=tuple(given["secret_files"]),
         unit=read_regular(given["unit"], MOST_BYTES) if given.get("unit") else None,
         unit_path=given.get("unit_path"),
@@ -136,7 +143,7 @@ def main() -> None:
         asked = read_asked("deploy", given["asked"], everyone)
         store = Store(given["state_dir"])
         store.check_usable()
-        items = [item_of(item, instances, asked.take) for item in given["items"]]
+        items = [item_of(item, instances, asked.take, store) for item in given["items"]]
         seen = observe(instances, asked, given["state_dir"])
         offers = {
             item.instance.name: offer(item, store, existed="unit" in seen["instances"][item.instance.name])

@@ -40,9 +40,10 @@ options:
     elements: dict
     required: true
   plan:
-    description: The plan that was carried out, as M(pdops.sglang.pd_plan) returns it.
+    description:
+      - The plan that was carried out, as M(pdops.sglang.pd_plan) returns it.
+      - Without it only that is written which the machines confirmed later than what is written down, as after the death of a controller.
     type: dict
-    required: true
   infos:
     description: What was seen before the change, one result of M(pdops.sglang.pd_info) or M(pdops.sglang.pd_deploy) per machine.
     type: list

@@ -78,6 +78,13 @@ options:
     type: list
     elements: dict
     default: []
+  ended:
+    description:
+      - For V(change), changes of the machines that have ended, as M(pdops.sglang.pd_info) returns them. Those that were led from here
+        and confirmed, and of which the record has no entry, are added.
+    type: list
+    elements: dict
+    default: []
   machines:
     description: Results of M(pdops.sglang.pd_evidence); the fingerprint comes from them, and the journal that the record is compared with.
     type: list

@@ -32,6 +32,7 @@ from .scripts.diffing import changed_lines
 from .scripts.reading import Reading, read_script
 from .services import manager_for
 from .services.base import ServiceManager, UnitStatus
+from .serving.last_confirmed import moves_of
 from .several_knobs import edit_of_several
 from .shown_values import hide, shown, stale_rows
 from .store.atomic import read_regular
@@ -317,6 +318,9 @@ class _Look:
             "stale": self._stale(running),
             "edits": edits,
         }
+        if is_managed(self.content):
+            moves = moves_of(Book(self.store), self.instance)
+            answer.update({"confirmed": moves} if moves else {})
         if self.asked.knob:
             seen = answer["running"][self.asked.knob]
             answer["knob"] = {

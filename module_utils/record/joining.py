@@ -50,6 +50,32 @@ def against_journal(folded: Folded, changes: Iterable[Change]) -> list[str]:
     return found
 
 
+def unwritten(folded: Folded, ended: Iterable[Change], leader: str) -> list[dict[str, Any]]:
+    """Confirmed changes that ``leader`` (``user on host``) led and died before their entry was written, oldest first, as
+    :func:`.doings.entries_of` takes them.
+
+    What somebody else led is in another checkout. Of a record without entries only the newest is missing: a machine may have been
+    there before its record.
+    """
+    by_id: dict[str, list[Change]] = {}
+    for change in ended:
+        by_id.setdefault(str(change["id"]), []).append(change)
+    told = {kept.data.get("change_id") for kept in folded.entries}
+    first = min((kept.at for kept in folded.entries), default="")
+    found = []
+    for name, rows in sorted(by_id.items()):
+        one = rows[0]
+        if name in told or any(row["state"] != "confirmed" for row in rows) or one.get("verb") == "restart":
+            continue
+        if any(row.get("controller_gone") is False for row in rows):
+            continue  # it is about to write its entry itself
+        if one.get("who") != leader or (first and str(one.get("ended") or "") < first[:19]):
+            continue
+        said = f"{one['summary']} (written down by a later run)"
+        found.append({"verb": one["verb"], "outcome": "confirmed", "change_id": name, "said": said, "changes": rows})
+    return found if first else found[-1:]
+
+
 def against_scripts(folded: Folded, intended: Mapping[str, Mapping[str, Optional[str]]]) -> list[str]:
     """Knobs that a serve script has otherwise than the record; one sentence each.
 

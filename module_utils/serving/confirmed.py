@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Optional
 
 from .. import knobs as knob_rules
@@ -13,6 +13,7 @@ from ..deployment import Instance
 from ..managed.intended import Intended, read_intended, split, write_intended
 from ..managed.three_way import base_of
 from .edits import TEMPLATE_EXPORTS
+from .last_confirmed import Last, caught_up
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,42 @@ def write_down(folder: str, done: Confirmed) -> list[str]:
         after[instance.name] = now
         if now != former or own is None:
             edited.add(instance.name)
+    return _write_all(folder, done, pair, after, edited) if edited else []
+
+
+def catch_up(folder: str, done: Confirmed) -> list[str]:
+    """Write what the machines confirmed later than what is written down, as a controller leaves it that died in between.
+
+    Of ``done`` the plan's fields (``edits``, ``change_id``, ``actor``, ``at``) are not read: the machines' last change has them.
+    """
+    pair = read_intended(folder, "pair", done.deployment)
+    after: dict[str, dict[str, str]] = {}
+    edited: dict[str, Last] = {}
+    for instance in done.instances:
+        own = read_intended(folder, "instance", instance.name)
+        of_pair = pair if instance.role != "router" else None
+        former = base_of(of_pair.knobs if of_pair else None, own.knobs if own else None)
+        newest = own or of_pair
+        last = caught_up(_moves(instance.name, done.infos), former, newest.change_id if newest else None)
+        if last is not None and (_kept(last.knobs) != former or own is None):
+            edited[instance.name] = last
+            after[instance.name] = _kept(last.knobs)
+        elif former is not None:
+            after[instance.name] = former
     if not edited:
         return []
+    newest_of_all = max(edited.values(), key=lambda last: last.change_id)
+    named = replace(done, change_id=newest_of_all.change_id, actor=newest_of_all.actor, at=newest_of_all.at)
+    return _write_all(folder, named, pair, after, set(edited))
+
+
+def _moves(name: str, infos: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [move for info in infos for move in (info["instances"].get(name) or {}).get("confirmed", ())]
+
+
+def _write_all(
+    folder: str, done: Confirmed, pair: Optional[Intended], after: Mapping[str, dict[str, str]], edited: set[str]
+) -> list[str]:
     engines = {item.name: after[item.name] for item in done.instances if item.role != "router" and item.name in after}
     names = {*done.pair_names, *(pair.knobs if pair else ())}
     alike, own_knobs = split(engines, names) if len(engines) > 1 else ({}, dict(engines))

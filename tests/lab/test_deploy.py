@@ -137,6 +137,23 @@ def test_from_nothing_to_serving_and_back(story: Lab, tmp_path: Path) -> None:
     again = site.deploy()
     assert again.rc == 0 and again.recap["changed"] == 0 and story.pids() == pids
 
+    # As a controller leaves it that dies right after the confirmation: neither values nor an entry are written.
+    shutil.rmtree(tmp_path / "intended")
+    shutil.rmtree(story.dir / "evidence")
+    moved = site.deploy("--check", "-e", json.dumps({"pd_pair_knobs": {"UCX_TLS": "tcp"}}))
+    assert moved.rc == 0 and "by hand" not in moved.words and not (tmp_path / "intended").exists(), moved.text
+    document = tmp_path / "doc.md"
+    document.write_text("<!-- pdops:begin knobs -->\n<!-- pdops:end -->\n")
+    again = site.deploy("-e", f"docs={document}")
+    assert again.rc == 0 and "nothing to deploy" in again.words and story.pids() == pids, again.text
+    decode = json.loads((tmp_path / "intended" / "lab-decode.json").read_text())
+    assert decode["knobs"] == {KNOB: "512"} and decode["change_id"] == story.changes()[-1]["id"]
+    assert json.loads((tmp_path / "intended" / "lab.pair.json").read_text())["knobs"]["UCX_TLS"] == "rc_x,cuda_copy"
+    kept = [json.loads(path.read_text()) for path in (story.dir / "evidence" / "lab").glob("*.json")]
+    assert {entry["change_id"] for entry in kept} == {story.changes()[-1]["id"]} and KNOB in document.read_text()
+    assert site.deploy().recap["changed"] == 0
+    assert len(list((story.dir / "evidence" / "lab").glob("*.json"))) == len(kept)
+
     scripts = site.scripts
     by_hand = story.script.read_text().replace("UCX_TLS=rc_x,cuda_copy", "UCX_TLS=tcp")
     story.script.write_text(by_hand)
