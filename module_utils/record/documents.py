@@ -97,7 +97,7 @@ def _parted(text: str, folded: Folded) -> tuple[str, list[Line], list[Finding]]:
         out.append(lines[at])
         fence, inside = fenced(lines[at], fence)
         if inside:  # an example of a region, say: it is no region, and its markers are no mistake
-            prose.append(Line(at + 1, lines[at]))
+            prose.append(Line(at + 1, "" if _ANY.search(lines[at]) else lines[at]))
             at += 1
             continue
         if begin is None:
