@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) 2026 the pdops authors
-"""Renders the scripts and units of one machine on the controller and sends them as files, to be looked at or staged."""
+"""Renders the scripts and units of one machine on the controller and sends them as files, with keys, to be looked at or staged."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible import constants as C
@@ -28,8 +28,9 @@ class ActionModule(Renderer):
         given = dict(self._task.args)
         local = tempfile.mkdtemp(dir=C.DEFAULT_LOCAL_TMP)
         try:
+            sent: dict[str, str] = {}
             items = [
-                self._item(instance["name"], given, local, number, variables)
+                self._item(instance["name"], given, local, number, variables, sent)
                 for number, instance in enumerate(given["instances"])
             ]
             module_args = {name: value for name, value in given.items() if name not in _OURS}
@@ -44,7 +45,13 @@ class ActionModule(Renderer):
             self._remove_tmp_path(self._connection._shell.tmpdir)
 
     def _item(
-        self, name: str, given: Mapping[str, Any], local: str, number: int, variables: dict[str, Any]
+        self,
+        name: str,
+        given: Mapping[str, Any],
+        local: str,
+        number: int,
+        variables: dict[str, Any],
+        sent: dict[str, str],
     ) -> dict[str, Any]:
         setting = given["settings"][name]
         instance, peers, mine = described(name, variables, VARIABLES)
@@ -58,6 +65,10 @@ class ActionModule(Renderer):
             "secret_files": list(launch.secret_files),
             # Others than root must be able to read what they run.
             "mode": "0750" if setting["user"] == "root" else "0755",
+            "keys": [
+                {"path": path, "user": user, "src": self._sent_key(source, sent)}
+                for path, (user, source) in keys_of(name, given, launch.secret_files).items()
+            ],
         }
         if setting["unit_path"]:
             template = setting["unit_template"] or "serve.service.j2"
@@ -75,6 +86,32 @@ class ActionModule(Renderer):
         path = os.path.join(local, name)
         with open(path, "wb") as file:
             file.write(os.fsencode(text))
+        return self._carried(path, name)
+
+    def _sent_key(self, source: str, sent: dict[str, str]) -> str:
+        if source not in sent:
+            # May be vaulted; then the loader gives the name of a decrypted copy, which it removes at the end.
+            sent[source] = self._carried(self._loader.get_real_file(source), f"key-{len(sent)}")
+        return sent[source]
+
+    def _carried(self, path: str, name: str) -> str:
         there = self._transfer_file(path, self._connection._shell.join_path(self._connection._shell.tmpdir, name))
         self._fixup_perms2((self._connection._shell.tmpdir, there))
         return str(there)
+
+
+def keys_of(name: str, given: Mapping[str, Any], secret_files: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """The files of keys that an instance names, path on the machine to user and source on the controller.
+
+    Its own ``pd_key_files``, and those of its neighbors that it reads by ``pd_engine_config`` or ``pd_api_key_file``.
+    """
+    reads = {
+        os.path.normpath(path) for path in (*secret_files, given["settings"][name]["instance"]["api_key_file"]) if path
+    }
+    found: dict[str, tuple[str, str]] = {}
+    for instance in given["instances"]:
+        setting = given["settings"][instance["name"]]
+        for key in setting["keys"]:
+            if instance["name"] == name or key["path"] in reads:
+                found.setdefault(key["path"], (setting["user"], key["source"]))
+    return found

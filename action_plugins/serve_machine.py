@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) 2026 the pdops authors
-"""Carries wheels and keys to a machine; the module of the same name makes folders and virtual environments of them."""
+"""Carries wheels to a machine; the module of the same name makes folders and virtual environments of them."""
 
 from __future__ import annotations
 
@@ -27,9 +27,6 @@ class ActionModule(ActionBase):
         settings = list(self._task.args.get("settings") or [])
         try:
             wanted = wanted_of(settings)
-            for number, key in enumerate(wanted["keys"]):
-                # May be vaulted; then the loader gives the name of a decrypted copy, which it removes at the end.
-                key["src"] = self._carry(self._loader.get_real_file(key.pop("controller_src")), f"key-{number}")
             looked = self._ask("look", settings, wanted, task_vars)
             if looked.get("failed") or self._task.check_mode or not looked.get("tasks"):
                 return {**result, **self._told(looked)}
@@ -104,7 +101,8 @@ def wanted_of(settings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
                 },
             )
         for key in item["keys"]:
-            keys.setdefault(key["path"], {"path": key["path"], "user": item["user"], "controller_src": key["source"]})
+            folders.setdefault(os.path.dirname(key["path"]), "root")
+            keys.setdefault(key["path"], {"path": key["path"], "user": item["user"]})
     return {
         "folders": [{"path": path, "user": user} for path, user in folders.items()],
         "venvs": list(venvs.values()),

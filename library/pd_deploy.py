@@ -9,8 +9,9 @@ module: pd_deploy
 short_description: Work out, or store, what a deploy writes on one machine
 version_added: 0.1.0
 description:
-  - The action renders the scripts and units of the machine's instances on the controller and sends them as files. On the machine they are compared
-    with what is there, and with the values of the last confirmed change.
+  - The action renders the scripts and units of the machine's instances on the controller and sends them as files, with their files of keys.
+    On the machine they are compared with what is there, and with the values of the last confirmed change.
+  - What files of keys hold is shown nowhere; of a difference is said only that there is one.
   - With O(phase=look) nothing is written; the answer is that of M(pdops.sglang.pd_info) with what would be written, or why it is refused.
   - With O(phase=stage) the contents are stored below O(state_dir), by their sha256, where M(pdops.sglang.pd_change) finds them.
 author:
@@ -93,8 +94,9 @@ from ..module_utils.managed.comparing import Comparison
 from ..module_utils.managed.script_edit import parse_mode
 from ..module_utils.observe import observe
 from ..module_utils.pdops_error import PdopsError
-from ..module_utils.serving.edits import Item, offer, stage
+from ..module_utils.serving.edits import Item, Key, offer, stage
 from ..module_utils.serving.last_confirmed import caught_up, moves_of
+from ..module_utils.serving.machine import MOST_KEY_BYTES
 from ..module_utils.store.atomic import read_regular
 from ..module_utils.store.backups import MOST_BYTES
 from ..module_utils.store.store import Store
@@ -116,6 +118,9 @@ def item_of(given, instances, take, store):
         unit=read_regular(given["unit"], MOST_BYTES) if given.get("unit") else None,
         unit_path=given.get("unit_path"),
         mode=parse_mode(given["mode"]),
+        keys=tuple(
+            Key(str(key["path"]), str(key["user"]), read_regular(key["src"], MOST_KEY_BYTES)) for key in given["keys"]
+        ),
     )
 
 

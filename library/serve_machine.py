@@ -9,11 +9,11 @@ module: serve_machine
 short_description: Make a machine ready to run the instances of a deployment
 version_added: 0.1.0
 description:
-  - Makes, once for all instances of a machine, their folders, a virtual environment from wheels that the controller carries over, folders for
-    what engines compile, and files of keys with mode 0600.
+  - Makes, once for all instances of a machine, their folders, a virtual environment from wheels that the controller carries over, and folders for
+    what engines compile. A file of keys that is there is made private (mode 0600); what it holds is written by M(pdops.sglang.pd_deploy) and
+    M(pdops.sglang.pd_change).
   - Only adds. A virtual environment and a cache are named by the content of the wheels, so scripts of former versions go on using theirs.
   - Nothing is fetched from the internet. The base Python needs C(ensurepip) (on Debian the package python3-venv), or the wheels a pip.
-  - Contents of keys appear in no result and no difference; they travel as files.
 author:
   - the pdops authors (@pdops)
 attributes:
@@ -21,7 +21,7 @@ attributes:
     description: Everything is looked at and refused as otherwise, nothing is written.
     support: full
   diff_mode:
-    description: Names what is made; never shows the content of keys.
+    description: Names what is made.
     support: full
 options:
   settings:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) 2026 the pdops authors
-"""What ``deploy.yml`` does: scripts and units as the inventory describes them, on bare machines as on such that serve. Pure."""
+"""What ``deploy.yml`` does: scripts, units and files of keys as the inventory describes them, on bare machines as on such that serve. Pure."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from .asked import Asked
 from .pdops_error import PdopsError
 from .plan import Plan
 from .sight import Sight
+
+_CALLED = {"key": "file of keys"}
 
 
 def _offered(sight: Sight) -> dict[str, Mapping[str, Any]]:
@@ -27,18 +29,38 @@ def _offered(sight: Sight) -> dict[str, Mapping[str, Any]]:
     return offers
 
 
+def _each_once(sight: Sight, offers: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """All edits; of a file of keys that several instances of a machine name one, with all of them as its users."""
+    edits: list[dict[str, Any]] = []
+    keys: dict[tuple[str, str], dict[str, Any]] = {}
+    for item in sight.instances:
+        for offered in offers[item.name]["edits"]:
+            edit = dict(offered)
+            if edit["kind"] == "key":
+                first = keys.setdefault((item.machine, edit["path"]), edit)
+                if first is not edit:
+                    first["users"] = [*first["users"], *edit["users"]]
+                    continue
+            edits.append(edit)
+    return edits
+
+
 def _why(sight: Sight, edits: list[dict[str, Any]]) -> dict[str, str]:
     """Why an instance is to be restarted, of those for which there is a reason of their own."""
     why: dict[str, str] = {}
     for item in sight.instances:
         seen = sight.by_name[item.name]
         mine = [
-            edit for edit in edits if edit["instance"] == item.name and edit["sha256_before"] != edit["sha256_after"]
+            edit
+            for edit in edits
+            if item.name in edit.get("users", [edit["instance"]]) and edit["sha256_before"] != edit["sha256_after"]
         ]
-        if any(not edit["existed"] for edit in mine):
+        if any(not edit["existed"] for edit in mine if edit["instance"] == item.name):
             why[item.name] = "it is new"
         elif mine:
-            why[item.name] = f"its {' and its '.join(edit['kind'] for edit in mine)} changes"
+            why[item.name] = (
+                f"its {' and its '.join(dict.fromkeys(_CALLED.get(edit['kind'], edit['kind']) for edit in mine))} changes"
+            )
         elif seen.get("error"):
             raise PdopsError(f"{item.name}: {seen['error']}")
         elif seen["unit"]["pid"] is None:
@@ -55,7 +77,7 @@ def plan_deploy(deployment: str, sight: Sight, asked: Asked) -> Plan:
     Kept values (``take=host``) are told as what to write into the variables.
     """
     offers = _offered(sight)
-    edits = [dict(edit) for item in sight.instances for edit in offers[item.name]["edits"]]
+    edits = _each_once(sight, offers)
     notes = []
     for item in sight.instances:
         for name, value in offers[item.name]["write_down"].items():
@@ -66,7 +88,9 @@ def plan_deploy(deployment: str, sight: Sight, asked: Asked) -> Plan:
     notes += [str(sentence) for edit in edits for sentence in edit["warnings"]]
     why = _why(sight, edits)
     if not edits and not why:
-        sentence = f"nothing to deploy: scripts, units and processes of {deployment} are as the inventory says"
+        sentence = (
+            f"nothing to deploy: scripts, units, key files and processes of {deployment} are as the inventory says"
+        )
         return Plan(deployment, asked.verb, sentence, nothing=sentence, warnings=tuple(notes))
     expect = {edit["instance"]: dict(edit["expect"]) for edit in edits if edit["expect"]}
     changed = list(dict.fromkeys(edit["instance"] for edit in edits))

@@ -127,7 +127,12 @@ def plan_rollback(deployment: str, sight: Sight, asked: Asked) -> Plan:
         sentence = f"nothing to roll back: the newest is {told}; name another with -e change=ID"
         return Plan(deployment, asked.verb, sentence, nothing=sentence)
     edits = _chosen_edits(sight)
-    why = {edit["instance"]: "its script goes back" for edit in edits if not edit.get("in_effect")}
+    why: dict[str, str] = {}
+    for edit in edits:
+        if not edit.get("in_effect"):
+            of_keys = edit.get("kind") == "key"
+            for name in edit["users"] if of_keys else [edit["instance"]]:
+                why.setdefault(name, "its file of keys goes back" if of_keys else "its script goes back")
     if not edits:
         if not any(undo["files"] for undo in undone):
             sentence = f"nothing to roll back: {told} changed no script; name another with -e change=ID"

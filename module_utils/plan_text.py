@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from .deployment import Instance
 from .plan import Plan
 from .store.atomic import ABSENT
@@ -26,6 +29,17 @@ def _outage(plan: Plan) -> str:
     return f"requests fail from the stop of {plan.restart[-1]} until all gates pass"
 
 
+def _key_lines(edit: Mapping[str, Any]) -> list[str]:
+    who = ", ".join(edit["users"])
+    if edit["sha256_before"] == ABSENT:
+        return [f"write {who}: {edit['path']} (keys), which is not there yet (content not shown)"]
+    source = f", from {edit['source']['told']}" if edit.get("source") else ""
+    return [
+        f"edit {who}: {edit['path']} (keys){source}",
+        "  changed (content not shown); a copy of the old key file is stored, mode 0600, before it is replaced",
+    ]
+
+
 def plan_lines(plan: Plan, instances: list[Instance]) -> list[str]:
     """Few lines: what was found, what changes (with the differing lines), what restarts and why."""
     by_name = {item.name: item for item in instances}
@@ -35,6 +49,9 @@ def plan_lines(plan: Plan, instances: list[Instance]) -> list[str]:
         lines += [f"note: {sentence}" for sentence in plan.warnings]
         return lines
     for edit in plan.edits:
+        if edit.get("kind") == "key":
+            lines += _key_lines(edit)
+            continue
         if edit["sha256_before"] == ABSENT:
             count = sum(line["sign"] == "+" for line in edit["changed_lines"])
             lines.append(

@@ -72,3 +72,9 @@ def masked_difference(path: str, before: bytes, after: bytes) -> dict[str, str]:
         if line["sign"] == "+" and line["text"] in gone and unmasked.text not in moved:
             new[line["line"] - 1] = line["text"].replace(knobs.MASK, _OTHER_VALUE)
     return {"before_header": path, "after_header": path, "before": masked_text(before), "after": "\n".join(new)}
+
+
+def key_difference(path: str, absent: bool = False) -> dict[str, str]:
+    """All that anybody is shown of how a file of keys differs."""
+    header = f"{path} (absent)" if absent else path
+    return {"before_header": header, "after_header": path, "before": "", "after": "changed (content not shown)\n"}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) 2026 the pdops authors
-"""Edits that write a whole content, as ``deploy`` makes them: scripts and units, also such as were not there before.
+"""Edits that write a whole content, as ``deploy`` makes them: scripts, units and files of keys, also such as were not there before.
 
 The content lies in the store before the change begins; an edit names it by its sha256. "Not there" is the sha256 ``absent``.
 """
@@ -9,19 +9,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Optional
 
 from ..knob_edit import EditPlan, EditRequest, apply_edit
 from ..managed.new_file import check_creatable, create_file
 from ..pdops_error import PdopsError
 from ..services import unit_files
-from ..store.atomic import ABSENT, leftovers_of, read_regular, remove_leftovers, sha256_of, sync_folder, why
+from ..store.atomic import (
+    ABSENT,
+    leftovers_of,
+    read_regular,
+    remove_leftovers,
+    replace_file,
+    sha256_of,
+    sync_folder,
+    why,
+)
 from ..store.backups import MOST_BYTES
+from ..store.obstacles import check_replaceable
 from ..store.store import Store
 from . import who
 
 #: Edits that carry their content; the others are worked out anew on the machine.
-KINDS = ("script", "unit")
+KINDS = ("script", "unit", "key")
 
 
 def content_now(path: str) -> str:
@@ -45,7 +55,14 @@ def file_of(edit: Mapping[str, Any]) -> dict[str, Any]:
         row.update(kind=edit["kind"], existed=bool(edit["existed"]), mode=edit["mode"])
     if edit.get("kind") == "unit":
         row.update(unit=edit["unit"], enabled_before=bool(edit["enabled_before"]))
+    if edit.get("kind") == "key":
+        row.update(owner=list(edit["owner"]), users=list(edit["users"]))
     return row
+
+
+def users_of(row: Mapping[str, Any]) -> list[str]:
+    """Names of the instances that read a file of a change, or of an edit: its own, and all that name a file of keys."""
+    return [str(name) for name in row.get("users") or [row["instance"]]]
 
 
 def write_content(edit: Mapping[str, Any], record: Mapping[str, Any], store: Store) -> None:
@@ -62,6 +79,9 @@ def write_content(edit: Mapping[str, Any], record: Mapping[str, Any], store: Sto
         before = read_regular(path, MOST_BYTES)
         if sha256_of(before) != edit["sha256_before"]:
             raise PdopsError(f"{path} is not what the plan saw (sha256 {sha256_of(before)[:12]}); run again.")
+        if edit.get("kind") == "key":
+            _replace_key(path, before, after, label, actor, change_id, store)
+            return
         request = EditRequest(path, {}, "rendered", label=label, actor=actor, change_id=change_id, verb="deploy")
         apply_edit(EditPlan(request, before, after, knobs=dict(edit.get("knobs") or {})), store)
         return
@@ -69,19 +89,47 @@ def write_content(edit: Mapping[str, Any], record: Mapping[str, Any], store: Sto
     remove_leftovers(leftovers_of(path))
     version = store.add_version(path, after, label, actor, change_id)
     try:
-        create_file(path, after, int(edit["mode"]))
+        create_file(path, after, int(edit["mode"]), edit.get("owner"))
     except PdopsError as error:
         if not error.details.get("replaced"):
             store.forget_newest(version)
             raise
+    _journal(store, path, None, str(edit["sha256_after"]), label, actor, change_id, edit.get("knobs") or {})
+
+
+def _replace_key(path: str, before: bytes, after: bytes, label: str, actor: str, change_id: str, store: Store) -> None:
+    """As :func:`apply_edit`, without ever showing a line: what keys hold is in no message."""
+    check_replaceable(path)
+    remove_leftovers(leftovers_of(path))
+    store.add_version(path, before, f"before {label}"[:120], actor, change_id)
+    version = store.add_version(path, after, label, actor, change_id)
+    try:
+        replace_file(path, after, sha256_of(before))
+    except PdopsError as error:
+        if not error.details.get("replaced"):
+            store.forget_newest(version)
+            raise
+    _journal(store, path, sha256_of(before), sha256_of(after), label, actor, change_id, {})
+
+
+def _journal(
+    store: Store,
+    path: str,
+    before: Optional[str],
+    after: str,
+    label: str,
+    actor: str,
+    change_id: str,
+    knobs: Mapping[str, Any],
+) -> None:
     store.write_journal(
         {
             "verb": "deploy",
             "path": path,
             "state": "rendered",
-            "knobs": edit.get("knobs") or {},
-            "sha256_before": None,
-            "sha256_after": edit["sha256_after"],
+            "knobs": knobs,
+            "sha256_before": before,
+            "sha256_after": after,
             "label": label,
             "actor": actor,
             "change_id": change_id,

@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Optional
 
 from ..deployment import Instance, instance_from_dict, start_order
 from ..gates.base import PASSED
@@ -22,7 +22,7 @@ from ..store.atomic import ABSENT, replace_file, write_private
 from . import elsewhere
 from . import record as rules
 from .book import Book
-from .contents import content_now, disable_units, newly_made, take_away, units_put_back
+from .contents import content_now, disable_units, newly_made, take_away, units_put_back, users_of
 
 #: What each role passes before the next one starts. The router's own gates show that requests pass again.
 GATES = {
@@ -65,7 +65,7 @@ def restore_files(book: Book, record: Mapping[str, Any]) -> tuple[list[str], lis
                 take_away(path)
                 said.append(f"{os.path.basename(path)} is gone again; its content is a stored version")
                 continue
-            _put_back(book, record, path, now, item["sha256_before"], int(item.get("mode") or 0o755))
+            _put_back(book, record, path, now, item["sha256_before"], int(item.get("mode") or 0o755), item.get("owner"))
         except PdopsError as error:
             trouble.append(str(error))
             continue
@@ -77,11 +77,15 @@ def restore_files(book: Book, record: Mapping[str, Any]) -> tuple[list[str], lis
     return said, trouble
 
 
-def _put_back(book: Book, record: Mapping[str, Any], path: str, now: str, old: str, mode: int) -> None:
+def _put_back(
+    book: Book, record: Mapping[str, Any], path: str, now: str, old: str, mode: int, owner: Optional[list[int]]
+) -> None:
     content = book.store.content(old)
     with book.store.lock(f"rollback {record['id']}", try_write=False):
         if now == ABSENT:
             write_private(os.path.realpath(path), content, mode)
+            if owner is not None and os.geteuid() == 0:
+                os.chown(path, owner[0], owner[1])
         else:
             try:
                 replace_file(path, content, expect_sha256=now)
@@ -104,19 +108,19 @@ def began_with_new(record: Mapping[str, Any]) -> list[str]:
     old script.
     """
     found = []
-    for item in record["files"]:
-        instance = next((one for one in record["instances"] if one["name"] == item["instance"]), None)
+    for item, name in [(row, name) for row in record["files"] for name in users_of(row)]:
+        instance = next((one for one in record["instances"] if one["name"] == name), None)
         try:
             if instance is None or content_now(item["path"]) in (item["sha256_before"], ABSENT):
                 continue
             made = os.stat(item["path"]).st_mtime
             since_s = _manager(instance_from_dict(instance)).status(instance["unit"]).since_s
         except (PdopsError, OSError) as error:
-            _log(f"change {record['id']}: {item['instance']} could not be looked at: {error}")
+            _log(f"change {record['id']}: {name} could not be looked at: {error}")
             continue
         if since_s is not None and time.time() - since_s >= made - _CLOCKS_S:
-            found.append(str(item["instance"]))
-    return [name for name in found if name not in record["touched"]]
+            found.append(name)
+    return [name for name in dict.fromkeys(found) if name not in record["touched"]]
 
 
 def to_restart(record: Mapping[str, Any]) -> list[Instance]:

@@ -10,7 +10,7 @@ from typing import Any
 from .. import knobs
 from ..knob_edit import EditRequest, masked_diff, plan_edit
 from ..pdops_error import PdopsError
-from ..script_views import masked_difference, shown_lines
+from ..script_views import key_difference, masked_difference, shown_lines
 from ..scripts.deciding import has_knob
 from ..scripts.diffing import changed_lines
 from ..scripts.reading import read_script
@@ -59,7 +59,7 @@ def edit_forward(store: Store, record: rules.Record, instance: str) -> dict[str,
 
     Refused when the script is not what the way back left.
     """
-    item = next((item for item in record["files"] if item["instance"] == instance), None)
+    item = next((item for item in _scripts(record) if item["instance"] == instance), None)
     if item is None or sha256_of(read_regular(item["path"], MOST_BYTES)) == item["sha256_after"]:
         return None
     forth = {
@@ -93,8 +93,7 @@ def edit_back(store: Store, record: rules.Record, instance: str, path: str, expe
     ``expect`` is what the engine has then, knob to value. Without ``expect_only=no`` it is refused, with the lines, when
     the script is not what the change left: those lines would be lost.
     """
-    scripts = [item for item in record["files"] if item.get("kind") != "unit"]
-    item = next((item for item in scripts if item["instance"] == instance or item["path"] == path), None)
+    item = next((item for item in _scripts(record) if item["instance"] == instance or item["path"] == path), None)
     if item is None:
         return None
     if item["sha256_before"] == ABSENT:
@@ -151,20 +150,30 @@ def edit_back(store: Store, record: rules.Record, instance: str, path: str, expe
     }
 
 
+def _scripts(record: rules.Record) -> list[dict[str, Any]]:
+    return [item for item in record["files"] if item.get("kind") not in ("unit", "key")]
+
+
 def unit_edits_back(store: Store, record: rules.Record, instance: str, expect_only: bool) -> list[dict[str, Any]]:
-    """The edits that give the unit files of ``instance`` the content that they had before ``record``."""
+    """The edits that give the unit files and files of keys of ``instance`` the content that they had before ``record``.
+
+    A file of keys that the change added stays: no script of before names it.
+    """
     edits = []
     for item in record["files"]:
         path = str(item["path"])
-        if item.get("kind") != "unit" or item["instance"] != instance:
+        kind = item.get("kind")
+        if kind not in ("unit", "key") or item["instance"] != instance:
             continue
         if item["sha256_before"] == ABSENT:
+            if kind == "key":
+                continue
             edits.append(_made_by(record, instance, path))
             continue
         now = read_regular(path, MOST_BYTES)
         if sha256_of(now) == item["sha256_before"]:
             continue
-        answer = {**_made_by(record, instance, path), "refused": None}
+        answer = {**_made_by(record, instance, path), "kind": kind, "refused": None}
         try:
             if sha256_of(now) not in (item["sha256_after"], *item.get("ours", [])) and expect_only:
                 raise _drifted(store, item, path, now, record["id"])
@@ -172,18 +181,23 @@ def unit_edits_back(store: Store, record: rules.Record, instance: str, expect_on
         except PdopsError as error:
             edits.append({**answer, "refused": str(error), **error.details})
             continue
-        lines = shown_lines(now, then, changed_lines(now, then))
         answer.update(
             existed=True,
             mode=item["mode"],
-            unit=item["unit"],
-            enabled_before=True,
             sha256_before=sha256_of(now),
             sha256_after=item["sha256_before"],
             changed=True,
-            changed_lines=lines,
-            diff=masked_difference(path, now, then),
+            changed_lines=[],
         )
+        if kind == "key":
+            answer.update(owner=item["owner"], users=item["users"], diff=key_difference(path))
+        else:
+            answer.update(
+                unit=item["unit"],
+                enabled_before=True,
+                changed_lines=shown_lines(now, then, changed_lines(now, then)),
+                diff=masked_difference(path, now, then),
+            )
         edits.append(answer)
     return edits
 
@@ -218,7 +232,7 @@ def _drifted(store: Store, item: Mapping[str, Any], path: str, now: bytes, chang
     lines: list[dict[str, Any]] = []
     shown = ""
     try:
-        left = store.content(item["sha256_after"])
+        left = now if item.get("kind") == "key" else store.content(item["sha256_after"])
     except PdopsError as error:
         shown = f" (how, cannot be shown: {error})"
     else:

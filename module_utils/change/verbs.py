@@ -118,7 +118,7 @@ def _still_held(book: Book, record: rules.Record, path: str) -> None:
 
 
 def _apply(book: Book, params: Params) -> dict[str, Any]:
-    what = "file" if any(edit.get("kind") == "unit" for edit in params["edits"]) else "script"
+    what = "file" if any(edit.get("kind") in ("unit", "key") for edit in params["edits"]) else "script"
     scripts = f"{len(params['edits'])} {what}{'s' if len(params['edits']) != 1 else ''}"
     record, warnings = take_step(book.store, params["change_id"], "apply", "", scripts, float(params["budget_s"]))
     applied = []

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Sequence
 from contextlib import suppress
+from typing import Optional
 
 from ..pdops_error import PdopsError
 from ..store.atomic import MARK, sync_folder, why, write_private
@@ -30,8 +32,8 @@ def check_creatable(path: str) -> None:
         )
 
 
-def create_file(path: str, content: bytes, mode: int) -> None:
-    """Make ``path`` with exactly ``mode``, owned by this user.
+def create_file(path: str, content: bytes, mode: int, owner: Optional[Sequence[int]] = None) -> None:
+    """Make ``path`` with exactly ``mode``, owned by this user, or by ``owner`` (uid and gid), which only root can give.
 
     :raises PdopsError: it is there already, or cannot be made; nothing is left behind
     """
@@ -42,6 +44,8 @@ def create_file(path: str, content: bytes, mode: int) -> None:
     try:
         write_private(temporary, content)
         os.chmod(temporary, mode)
+        if owner is not None and os.geteuid() == 0:
+            os.chown(temporary, owner[0], owner[1])
         # Not link(2), which cannot overwrite: a crash would leave two names, and files with two are not replaced.
         if os.path.lexists(path):
             raise PdopsError(f"{path} was made by somebody else in this moment; look at it, then run again.")

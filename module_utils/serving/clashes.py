@@ -52,6 +52,23 @@ def _refuse_with_itself(one: Serving) -> None:
         for other, there, taken in one.listens[:number]:
             if port == taken and _meet(address, there):
                 raise PdopsError(f"{one.instance.name}: {what} and {other} are both port {port}; change one of them.")
+    for number, key in enumerate(one.keys):
+        if any(key.path == other.path and key.source != other.source for other in one.keys[:number]):
+            raise PdopsError(f"{one.instance.name}: pd_key_files writes {key.path} twice; give each its own dest.")
+    _refuse_key_in_place(one, one)
+
+
+def _refuse_key_in_place(one: Serving, other: Serving) -> None:
+    """A file of keys is no script and no unit: one content would replace the other."""
+    taken = {os.path.normpath(other.instance.serve_script): "script"}
+    if other.unit_path:
+        taken[os.path.normpath(other.unit_path)] = "unit"
+    for key in one.keys:
+        if key.path in taken:
+            raise PdopsError(
+                f"{one.instance.name}: pd_key_files has dest {key.path}, which is the {taken[key.path]} of {other.instance.name}; "
+                "give the keys a file of their own."
+            )
 
 
 def _refuse_pair(machine: str, one: Serving, other: Serving) -> None:
@@ -77,6 +94,8 @@ def _refuse_pair(machine: str, one: Serving, other: Serving) -> None:
                     f"{both} would compile kernels into the same folder ({cache} and {folder}), and each start could undo the "
                     "other's; give each its own."
                 )
+    _refuse_key_in_place(one, other)
+    _refuse_key_in_place(other, one)
     _refuse_keys(both, one, other)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) 2026 the pdops authors
-"""What a deploy would write on one machine: the script and the unit of each instance, against what is there."""
+"""What a deploy would write on one machine: the script, the unit and the files of keys of each instance, against what is there."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from ..managed.knob_block import is_managed, knobs_of
 from ..managed.script_edit import ScriptPlan, ScriptRequest, masked_diff, plan_script
 from ..managed.three_way import to_write_down
 from ..pdops_error import PdopsError
-from ..script_views import masked_difference, shown_lines
+from ..script_views import key_difference, masked_difference, shown_lines
 from ..scripts.diffing import changed_lines
 from ..services import unit_files
 from ..services.systemd import refuse_without_systemd
 from ..store.atomic import ABSENT, read_regular, sha256_of
 from ..store.backups import MOST_BYTES
+from ..store.obstacles import check_replaceable
 from ..store.store import Store
+from .machine import MOST_KEY_BYTES, owner_of
 
 #: What templates export by themselves: not among the intended values, which people set.
 TEMPLATE_EXPORTS = (
@@ -35,12 +37,22 @@ TEMPLATE_EXPORTS = (
 
 
 @dataclass(frozen=True)
+class Key:
+    """A file of keys as the controller sent it: where it goes, whose it is there, and what is in it."""
+
+    path: str
+    user: str
+    content: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
 class Item:
     """One instance as the controller rendered it.
 
     :ivar script: the rendered template, before ``knobs`` are filled in
     :ivar unit: the rendered unit file; None when systemd does not run the instance
     :ivar comparison: the last confirmed change
+    :ivar keys: the files of keys that it names
     """
 
     instance: Instance
@@ -51,13 +63,14 @@ class Item:
     unit: Optional[bytes] = None
     unit_path: Optional[str] = None
     mode: int = 0o750
+    keys: tuple[Key, ...] = ()
 
 
 @dataclass(frozen=True)
 class Offer:
     """What is offered to the plan.
 
-    :ivar edits: as :mod:`..observe` has them, with ``kind`` (``script`` or ``unit``) and ``existed``
+    :ivar edits: as :mod:`..observe` has them, with ``kind`` (``script``, ``unit`` or ``key``) and ``existed``
     :ivar contents: what the edits write, by sha256
     :ivar intended: the knobs that the script has afterwards, as far as people set them
     :ivar write_down: kept values that the variables do not have; null is to be taken out
@@ -94,11 +107,12 @@ def offer(item: Item, store: Store, existed: bool) -> Offer:
 
 def _offer(item: Item, store: Store, existed: bool) -> Offer:
     instance = item.instance
+    comes = {key.path for key in item.keys if not os.path.lexists(key.path)}
     request = ScriptRequest(
         path=instance.serve_script,
         base=item.script,
         knobs={**_of_kernels(instance.serve_script), **item.knobs},
-        secret_files=item.secret_files,
+        secret_files=tuple(path for path in item.secret_files if path not in comes),
         comparison=item.comparison,
         new_mode=item.mode,
         folder_comes=True,
@@ -115,6 +129,11 @@ def _offer(item: Item, store: Store, existed: bool) -> Offer:
         if edit is not None:
             edits.append({**edit, **common})
             contents[edit["sha256_after"]] = content
+    for key in item.keys:
+        edit = _key_edit(key, item.comparison.take, store)
+        if edit is not None:
+            edits.append({**edit, **common, "users": [instance.name]})
+            contents[edit["sha256_after"]] = key.content
     after = knobs_of(plan.after, instance.serve_script)
     written = knobs_of(item.script, "the rendered script")
     intended = {name: value for name, value in after.items() if name not in written}
@@ -129,8 +148,8 @@ def _of_kernels(path: str) -> dict[str, str]:
     return selecting(knobs_of(present, path)) if is_managed(present) else {}
 
 
-def _edit(path: str, before: Optional[bytes], after: bytes) -> dict[str, Any]:
-    """The fields that every edit of :mod:`..observe` has."""
+def _edit(path: str, before: Optional[bytes], after: bytes, shown: bool = True) -> dict[str, Any]:
+    """The fields that every edit of :mod:`..observe` has; ``shown`` is whether lines may be."""
     return {
         "path": path,
         "knob": "",
@@ -144,7 +163,7 @@ def _edit(path: str, before: Optional[bytes], after: bytes) -> dict[str, Any]:
         "sha256_before": ABSENT if before is None else sha256_of(before),
         "sha256_after": sha256_of(after),
         "changed": True,
-        "changed_lines": shown_lines(before or b"", after, changed_lines(before or b"", after)),
+        "changed_lines": shown_lines(before or b"", after, changed_lines(before or b"", after)) if shown else [],
         "other_lines": [],
         "warnings": [],
         "expect": {},
@@ -212,6 +231,33 @@ def _unit_edit(item: Item, path: str, rendered: bytes, store: Store) -> tuple[Op
     if before is None:
         edit["diff"]["before_header"] = f"{path} (absent)"
     return edit, after
+
+
+def _key_edit(key: Key, take: Optional[str], store: Store) -> Optional[dict[str, Any]]:
+    uid, gid = owner_of(key.user)
+    before = read_regular(key.path, MOST_KEY_BYTES) if os.path.lexists(key.path) else None
+    if before == key.content:
+        return None
+    if before is not None and not _ours(store, key.path, before):
+        if take is None:
+            known = store.versions(key.path)
+            since = f"since {known[0].label} of {known[0].actor or 'somebody'} at {known[0].time}" if known else ""
+            what = f"was edited by hand {since}" if known else "was not written by pdops"
+            raise PdopsError(
+                f"{key.path} (dest of pd_key_files) {what}, and differs from what would be written. Keep it with take=host, or "
+                "overwrite it with take=vars (its present content stays a stored version); the content is not shown."
+            )
+        if take == "host":
+            return None
+    if before is not None:
+        check_replaceable(key.path)
+    return {
+        **_edit(key.path, before, key.content, shown=False),
+        "kind": "key",
+        "mode": 0o600,
+        "owner": [uid, gid],
+        "diff": key_difference(key.path, absent=before is None),
+    }
 
 
 def _ours(store: Store, path: str, content: bytes) -> bool:

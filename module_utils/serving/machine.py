@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) 2026 the pdops authors
-"""Makes a machine ready to run instances: folders, virtual environments, files of keys. Once per machine, and only adding.
+"""Makes a machine ready to run instances: folders and virtual environments. Once per machine, and only adding.
 
 Nothing here is part of a change: a script names its virtual environment and its cache by what is in them, so the old
-script has the old ones, and they stay.
+script has the old ones, and they stay. What a file of keys holds is part of the change (:mod:`.edits`); here one that
+is there is only made private.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ..pdops_error import PdopsError
 from ..store.atomic import read_regular, why, write_private
 from . import venv as environments
 
-_MOST_KEY_BYTES = 1 << 20
+MOST_KEY_BYTES = 1 << 20
 #: Folders that anybody may look into; scripts and caches are below. Keys have modes of their own.
 _MODE = 0o755
 
@@ -37,7 +38,8 @@ class Task:
         return {"kind": self.kind, "path": self.path, "said": self.said}
 
 
-def _owner(user: str) -> tuple[int, int]:
+def owner_of(user: str) -> tuple[int, int]:
+    """uid and gid of a user of this machine; :class:`PdopsError` when there is none."""
     try:
         entry = pwd.getpwnam(user)
     except KeyError:
@@ -49,7 +51,7 @@ def plan_machine(wanted: Mapping[str, Any]) -> list[Task]:
     """What is missing; reads only.
 
     :param wanted: ``folders`` (``path``, ``user``), ``venvs`` (``path``, ``wheels``, ``base_python``; see :mod:`.venv`),
-        ``keys`` (``path``, ``user``, ``src``: a copy on this machine)
+        ``keys`` (``path``, ``user``)
     :raises PdopsError: something else is in the way, or a tool or user is missing; the sentence says what to do
     """
     tasks = []
@@ -62,14 +64,14 @@ def plan_machine(wanted: Mapping[str, Any]) -> list[Task]:
         if said:
             tasks.append(Task("venv", str(item["path"]), said, item))
     for key in wanted["keys"]:
-        task = _key(str(key["path"]), str(key["user"]), key.get("src"))
+        task = _key(str(key["path"]), str(key["user"]))
         if task:
             tasks.append(task)
     return tasks
 
 
 def _folder(path: str, user: str) -> Optional[Task]:
-    uid, gid = _owner(user)
+    uid, gid = owner_of(user)
     details = {"uid": uid, "gid": gid}
     try:
         found = os.stat(path)
@@ -86,15 +88,13 @@ def _folder(path: str, user: str) -> Optional[Task]:
     return None
 
 
-def _key(path: str, user: str, source: Optional[str]) -> Optional[Task]:
-    uid, gid = _owner(user)
-    details = {"uid": uid, "gid": gid, "src": source}
+def _key(path: str, user: str) -> Optional[Task]:
+    uid, gid = owner_of(user)
+    details = {"uid": uid, "gid": gid}
     if not os.path.lexists(path):
-        return Task("key", path, f"write {path} (keys, mode 0600, of {user})", details)
-    present = read_regular(path, _MOST_KEY_BYTES)
+        return None  # the change writes it
+    read_regular(path, MOST_KEY_BYTES)
     found = os.stat(path)
-    if source is not None and read_regular(source, _MOST_KEY_BYTES) != present:
-        return Task("key", path, f"replace {path} (keys, which engines read at their start: see restart.yml)", details)
     if stat.S_IMODE(found.st_mode) != 0o600 or found.st_uid != uid:
         return Task("key", path, f"make {path} (keys) private to {user}, mode 0600", details)
     return None
@@ -107,7 +107,7 @@ def carry_out(tasks: Sequence[Task]) -> None:
             if task.kind == "folder":
                 _make_folder(task)
             elif task.kind == "key":
-                _write_key(task)
+                _make_private(task)
             else:
                 environments.make(task.details)
         except OSError as error:
@@ -124,12 +124,8 @@ def _make_folder(task: Task) -> None:
         os.chown(task.path, task.details["uid"], task.details["gid"])
 
 
-def _write_key(task: Task) -> None:
-    source = task.details["src"]
-    content = read_regular(str(source) if source else task.path, _MOST_KEY_BYTES)
-    folder = os.path.dirname(task.path)
-    if not os.path.isdir(folder):
-        os.makedirs(folder, mode=_MODE)
-    write_private(os.path.realpath(task.path), content)
+def _make_private(task: Task) -> None:
+    # Written anew: who has the old file open reads no keys of later.
+    write_private(os.path.realpath(task.path), read_regular(task.path, MOST_KEY_BYTES))
     if os.geteuid() == 0:
         os.chown(task.path, task.details["uid"], task.details["gid"])

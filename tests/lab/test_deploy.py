@@ -52,7 +52,7 @@ all:
       vars:
         pd_arguments: {worker-startup-check-interval: 1, log-level: warn, cb-timeout-duration-secs: 5}
 """
-KEY = "api-key: sk-of-nobody-1234567890\n"
+KEY, ROTATED = "api-key: sk-of-nobody-1234567890\n", "api-key: sk-of-nobody-0987654321\n"
 
 
 class Site:
@@ -157,11 +157,27 @@ def test_from_nothing_to_serving_and_back(story: Lab, tmp_path: Path) -> None:
     scripts = site.scripts
     by_hand = story.script.read_text().replace("UCX_TLS=rc_x,cuda_copy", "UCX_TLS=tcp")
     story.script.write_text(by_hand)
+    (tmp_path / "keys").write_text(ROTATED)
     drifted = site.deploy()
     assert drifted.rc == 2 and "UCX_TLS is 'tcp' on the machine" in drifted.words and "take=host" in drifted.words
-    assert story.script.read_text() == by_hand and story.pids() == pids
+    assert story.script.read_text() == by_hand and story.pids() == pids and key.read_text() == KEY
 
     # Overwritten on demand; as the new state does not start, all are back as they were, and serve.
+    # The new key, which somebody who died in between would have been started with, goes back with them.
     undone = site.deploy("-e", "take=vars", "-e", "pd_engine_module=lab.nosuch")
     assert undone.rc == 2 and "serve again" in undone.words, undone.text
     assert site.scripts == {**scripts, story.script.name: by_hand.encode()} and story.serves()
+    assert f"edit lab-prefill: {key} (keys)" in undone.words and "changed (content not shown)" in undone.words
+    assert key.read_text() == KEY and key.stat().st_mode & 0o777 == 0o600
+
+    # Rotated: the processes that read it are new ones, and both contents are stored.
+    story.script.write_bytes(scripts[story.script.name])
+    pids = story.pids()
+    rotated = site.deploy()
+    assert rotated.rc == 0 and "its file of keys changes" in rotated.words, rotated.text
+    assert key.read_text() == ROTATED and key.stat().st_mode & 0o777 == 0o600
+    assert not set(pids.values()) & set(story.pids().values()) and story.serves()
+    stored = {path: path.read_bytes() for path in (story.dir / "state" / "objects").iterdir()}
+    assert {path.stat().st_mode & 0o777 for path in stored} == {0o600}
+    assert {KEY.encode(), ROTATED.encode()} <= set(stored.values())
+    assert "sk-of-nobody" not in "".join(ran.text for ran in (drifted, undone, rotated))

@@ -67,6 +67,18 @@ def test_only_the_router_restarts_when_only_the_router_has_a_reason() -> None:
     assert plan({"decode": {"edits": [edit("decode", before="a" * 64)]}}, scope="decode").restart == ("decode",)
 
 
+def test_a_key_restarts_who_names_it_and_is_written_once_for_a_machine() -> None:
+    key = {"path": "/etc/keys.yaml", "before": "a" * 64, "changed_lines": []}
+    offers = {r: {"edits": [edit(r, "key", users=[r], **key)]} for r in ("prefill", "decode")}
+    made = plan(offers)
+    assert [one["users"] for one in made.edits] == [["prefill", "decode"]] and made.restart == ROLES
+    assert made.why["prefill"] == made.why["decode"] == "its file of keys changes"
+    assert "edit prefill, decode: /etc/keys.yaml (keys)\n  changed (content not shown)" in "\n".join(
+        plan_lines(made, INSTANCES)
+    )
+    assert plan({"router": {"edits": [edit("router", "key", users=["router"], **key)]}}).restart == ("router",)
+
+
 def test_a_unit_that_is_only_enabled_restarts_nothing() -> None:
     same = edit(
         "decode",

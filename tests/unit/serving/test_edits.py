@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.managed.comparing imp
 from ansible_collections.pdops.sglang.plugins.module_utils.managed.knob_block import BEGIN, END
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.services import systemd as running
-from ansible_collections.pdops.sglang.plugins.module_utils.serving.edits import Item, Offer, offer, stage
+from ansible_collections.pdops.sglang.plugins.module_utils.serving.edits import Item, Key, Offer, offer, stage
 from ansible_collections.pdops.sglang.plugins.module_utils.store.atomic import ABSENT
 from ansible_collections.pdops.sglang.plugins.module_utils.store.store import Store
 
@@ -32,12 +34,16 @@ class Machine:
 
     def __init__(self, folder: Path) -> None:
         self.script, self.unit = folder / "srv" / "serve.sh", folder / "system" / "sglang-d.service"
-        for path in (self.script, self.unit):
+        self.key = folder / "etc" / "keys.yaml"
+        for path in (self.script, self.unit, self.key):
             path.parent.mkdir()
         self.store = Store(str(folder / "state"))
         self.instance = Instance("d", "decode", "sglang-d", str(self.script), "http://127.0.0.1:1", "m")
 
-    def item(self, knobs: dict[str, str] | None = None, unit: bytes = UNIT, **comparison: Any) -> Item:
+    def item(
+        self, knobs: dict[str, str] | None = None, unit: bytes = UNIT, key: bytes | None = None, **comparison: Any
+    ) -> Item:
+        user = pwd.getpwuid(os.geteuid()).pw_name
         return Item(
             self.instance,
             SCRIPT,
@@ -45,6 +51,7 @@ class Machine:
             Comparison(**comparison),
             unit=unit,
             unit_path=str(self.unit),
+            keys=() if key is None else (Key(str(self.key), user, key),),
         )
 
     def offer(self, item: Item | None = None, existed: bool = False) -> Offer:
@@ -272,3 +279,89 @@ def test_kernels_that_are_selected_stay_though_no_variable_has_them(machine: Mac
     machine.script.write_bytes(machine.script.read_bytes().replace(b"/opt/pdops/kernels/0.1.0-0123abcd", b"/mine"))
     found = machine.offer(machine.item(confirmed={**confirmed, "PYTHONPATH": "/mine"}), existed=True)
     assert found.refused is None and [edit["kind"] for edit in found.edits] == ["script"]
+
+
+KEYS = (b"api-key: sk-old-of-nobody-11\n", b"api-key: sk-new-of-nobody-22\n")
+BASE = {"confirmed": {"A": "1"}, "change_id": "change-1"}
+
+
+def with_old_key(machine: Machine) -> Book:
+    book = machine.apply(machine.offer(machine.item(key=KEYS[0])))
+    book.confirm("change-1", "done")
+    assert machine.key.read_bytes() == KEYS[0] and machine.key.stat().st_mode & 0o777 == 0o600
+    return book
+
+
+def test_a_key_is_rotated_as_part_of_the_change_and_comes_back_with_it(machine: Machine, systemd: Calls) -> None:
+    with_old_key(machine)
+    assert machine.offer(machine.item(key=KEYS[0], **BASE), existed=True).edits == ()
+    found = machine.offer(machine.item(key=KEYS[1], **BASE), existed=True)
+    (edit,) = found.edits
+    assert (edit["kind"], edit["mode"], edit["users"], edit["changed_lines"]) == ("key", 0o600, ["d"], [])
+    assert edit["diff"]["after"] == "changed (content not shown)\n"
+    book = machine.apply(found, "change-2")
+    assert machine.key.read_bytes() == KEYS[1]
+    record = book.load("change-2")
+    assert "sk-" not in repr(found.as_dict()) + repr(machine.item(key=KEYS[1])) + repr(record)
+    assert "sk-" not in repr(machine.store.journal())
+    said, trouble = rollback.restore_files(book, record)
+    assert trouble == [] and len(said) == 1
+    assert machine.key.read_bytes() == KEYS[0] and machine.key.stat().st_mode & 0o777 == 0o600
+    for content in KEYS:
+        stored = Path(machine.store.object_path(contents.sha256_of(content)))
+        assert stored.read_bytes() == content and stored.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_key_that_is_gone_meanwhile_is_written_again_private(machine: Machine, systemd: Calls) -> None:
+    with_old_key(machine)
+    book = machine.apply(machine.offer(machine.item(key=KEYS[1], **BASE), existed=True), "change-2")
+    machine.key.unlink()
+    assert rollback.restore_files(book, book.load("change-2"))[1] == []
+    assert machine.key.read_bytes() == KEYS[0] and machine.key.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_key_that_came_with_a_change_that_fails_is_gone_again(machine: Machine, systemd: Calls) -> None:
+    machine.deployed()
+    book = machine.apply(machine.offer(machine.item(key=KEYS[0], **BASE), existed=True), "change-2")
+    assert contents.newly_made(book.load("change-2")) == set()
+    assert "is gone again" in rollback.restore_files(book, book.load("change-2"))[0][0] and not machine.key.exists()
+
+
+def test_a_confirmed_rotation_is_put_back_without_showing_a_line(machine: Machine, systemd: Calls) -> None:
+    with_old_key(machine)
+    book = machine.apply(machine.offer(machine.item(key=KEYS[1], **BASE), existed=True), "change-2")
+    book.confirm("change-2", "done")
+    second = book.load("change-2")
+    assert edit_back(machine.store, second, "d", str(machine.script), True) is None
+    (edit,) = unit_edits_back(machine.store, second, "d", True)
+    assert edit["kind"] == "key" and edit["refused"] is None and "sk-" not in repr(edit)
+    with machine.store.lock("test"):
+        contents.write_content(edit, second, machine.store)
+    assert machine.key.read_bytes() == KEYS[0]
+    machine.key.write_bytes(b"api-key: sk-of-a-hand\n")
+    (edit,) = unit_edits_back(machine.store, second, "d", True)
+    assert "was changed since change change-2" in edit["refused"] and "sk-" not in repr(edit)
+
+
+def test_a_file_that_pdops_did_not_write_is_no_place_for_a_key(machine: Machine, systemd: Calls) -> None:
+    machine.deployed()
+    machine.key.write_bytes(b"api-key: sk-of-somebody-else\n")
+    refused = machine.offer(machine.item(key=KEYS[0], **BASE), existed=True)
+    assert "was not written by pdops" in str(refused.refused) and "sk-" not in repr(refused)
+    assert machine.offer(machine.item(key=KEYS[0], take="host", **BASE), existed=True).edits == ()
+    taken = machine.offer(machine.item(key=KEYS[0], take="vars", **BASE), existed=True)
+    machine.apply(taken, "change-2")
+    assert machine.key.read_bytes() == KEYS[0]
+    machine.store.content(contents.sha256_of(b"api-key: sk-of-somebody-else\n"))
+    machine.key.write_bytes(b"by hand\n")
+    assert "edited by hand since" in str(machine.offer(machine.item(key=KEYS[1], **BASE), existed=True).refused)
+
+
+def test_a_key_that_is_not_what_the_plan_saw_is_left_alone(machine: Machine, systemd: Calls) -> None:
+    with_old_key(machine)
+    found = machine.offer(machine.item(key=KEYS[1], **BASE), existed=True)
+    machine.key.write_bytes(b"api-key: sk-of-a-hand\n")
+    stage({"d": found}, {str(machine.key): found.edits[0]["sha256_after"]}, machine.store)
+    with machine.store.lock("test"), pytest.raises(PdopsError, match="is not what the plan saw") as caught:
+        contents.write_content(found.edits[0], Book(machine.store).load("change-1"), machine.store)
+    assert "sk-" not in str(caught.value) + repr(caught.value.details) and b"hand" in machine.key.read_bytes()

@@ -186,6 +186,25 @@ def test_a_key_may_be_shared_but_not_fought_over() -> None:
         refuse_clashes([*both[:2], replace(both[2], keys=(KeyFile("/ops/other", key.path),))])
 
 
+@pytest.mark.parametrize(
+    ("dest", "words"),
+    [
+        ("/root/serve_decode.sh", "which is the script of dsv4-decode"),
+        ("/root/serve_prefill.sh", "which is the script of dsv4-prefill"),
+        ("/etc/systemd/system/sglang-router.service", "which is the unit of dsv4-router"),
+    ],
+)
+def test_a_key_takes_no_place_of_a_script_or_a_unit(dest: str, words: str) -> None:
+    with pytest.raises(PdopsError, match=words):
+        refuse_clashes(changed("decode", keys=(KeyFile("/ops/key", dest),)))
+
+
+def test_one_file_of_keys_has_one_source() -> None:
+    keys = (KeyFile("/ops/key", "/etc/k"), KeyFile("/ops/other", "/etc/k"))
+    with pytest.raises(PdopsError, match="writes /etc/k twice"):
+        refuse_clashes(changed("decode", keys=keys))
+
+
 def test_two_routers_without_metrics_url_meet_on_the_default_port() -> None:
     one = machine()[2]
     other = replace(

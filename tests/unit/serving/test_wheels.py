@@ -147,25 +147,24 @@ def test_a_base_python_that_cannot_is_told_with_its_debian_package(tmp_path: Pat
         venv.missing(wanted(tmp_path, base_python="/no/python3"))
 
 
-def test_folders_and_keys_are_made_once_and_keys_are_private(tmp_path: Path) -> None:
+def test_folders_are_made_once_and_keys_are_made_private_but_never_written(tmp_path: Path) -> None:
     me = "root" if os.geteuid() == 0 else os.environ["USER"]
-    source, key, folder = tmp_path / "carried", tmp_path / "etc" / "keys.yaml", tmp_path / "a" / "b"
-    source.write_text("api-key: one\n")
+    key, folder = tmp_path / "etc" / "keys.yaml", tmp_path / "a" / "b"
     everything = {
-        "folders": [{"path": str(folder), "user": me}],
+        "folders": [{"path": str(path), "user": me} for path in (folder, key.parent)],
         "venvs": [],
-        "keys": [{"path": str(key), "user": me, "src": str(source)}],
+        "keys": [{"path": str(key), "user": me}],
     }
     carry_out(plan_machine(everything))
-    assert folder.is_dir() and key.read_text() == "api-key: one\n" and key.stat().st_mode & 0o777 == 0o600
+    assert folder.is_dir() and key.parent.is_dir() and not key.exists()  # a change writes it
     assert plan_machine(everything) == []
+    key.write_text("api-key: one\n")
     key.chmod(0o644)
-    assert "private" in plan_machine(everything)[0].said
-    source.write_text("api-key: two\n")
-    tasks = plan_machine(everything)
-    assert "two" not in str([task.as_dict() for task in tasks])
-    carry_out(tasks)
-    assert key.read_text() == "api-key: two\n" and key.stat().st_mode & 0o777 == 0o600
+    (task,) = plan_machine(everything)
+    assert "private" in task.said and "one" not in str(task.as_dict())
+    carry_out([task])
+    assert key.read_text() == "api-key: one\n" and key.stat().st_mode & 0o777 == 0o600
+    assert plan_machine(everything) == []
 
 
 def test_what_is_in_the_way_is_refused(tmp_path: Path) -> None:
