@@ -156,6 +156,14 @@ class Book:
             if os.path.exists(self._path(record["id"])):
                 self.load(record["id"])
                 raise PdopsError(f"change id {record['id']} was used before; take another.")
+            if take_over and os.path.exists(self._path(take_over)):
+                former = self.load(take_over)
+                if rules.rolled_back_since(former, record["id"]):
+                    # The plan counted on files that the guard has put back meanwhile.
+                    raise PdopsError(
+                        f"change {take_over}, which this run was to go on from, was {former['state']} by its guard at "
+                        f"{former['ended']}; nothing was touched; run the same command again."
+                    )
             for former in open_ones:
                 # What one took over itself, and crashed in the middle of that, comes along with it.
                 along = any(former["id"] in other["inherits"] for other in open_ones)

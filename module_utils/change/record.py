@@ -14,6 +14,7 @@ States::
 
 from __future__ import annotations
 
+import calendar
 import re
 import secrets
 import time
@@ -84,6 +85,21 @@ def misshapen(record: Mapping[str, Any]) -> str:
     lease = record["lease"]
     deadline = lease.get("deadline_s") if isinstance(lease, dict) else None
     return "" if isinstance(deadline, (int, float)) and "boot_id" in lease else "lease"
+
+
+def rolled_back_since(former: Record, change_id: str) -> bool:
+    """Whether a guard put ``former`` back while a run planned ``change_id`` upon it (ids begin with the UTC of their plan).
+
+    The 5 s before the id was made are those between the look at the machine and the end of the plan.
+    """
+    stamp = re.match(r"\d{8}T\d{6}", change_id)
+    if not stamp or former["state"] not in ("rolled-back", "rollback-failed"):
+        return False
+    planned = calendar.timegm(time.strptime(stamp[0], "%Y%m%dT%H%M%S"))
+    try:
+        return calendar.timegm(time.strptime(str(former["ended"]), "%Y-%m-%dT%H:%M:%SZ")) >= planned - 5
+    except ValueError:
+        return False
 
 
 def new_change_id(verb: str) -> str:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,18 @@ def test_a_dead_controllers_change_is_superseded_and_inherited(book: Book) -> No
 def test_taking_over_by_name_works_on_a_living_controller(book: Book) -> None:
     book.begin(record("one-1"), None)
     assert book.begin(record("two-2"), "one-1")["inherits"] == ["one-1"]
+
+
+def test_a_change_that_was_put_back_since_the_plan_is_not_gone_on_from(book: Book) -> None:
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    book.begin(record("one-1", dead_leader()), None)
+    book.set_state("one-1", "rolling-back", "the lease ran out", ("open",))
+    book.set_state("one-1", "rolled-back", "the lease ran out", ("rolling-back",))
+    with pytest.raises(PdopsError, match="one-1, which this run was to go on from, was rolled-back by its guard"):
+        book.begin(record(f"{stamp}-deploy-1"), "one-1")
+    assert [item["id"] for item in book.all()] == ["one-1"]
+    # One that ended long before the look is told by other means: of several machines only one may have it still open.
+    book.begin(record("29991231T000000-deploy-2"), "one-1")
 
 
 def test_a_rollback_under_way_cannot_be_taken_over_and_one_whose_guard_died_can(book: Book) -> None:
