@@ -118,6 +118,7 @@ def test_decode_alone_is_taken_out_first_and_loses_nothing(up: Lab) -> None:
     ]
 
 
+@pytest.mark.long
 def test_when_the_pair_does_not_serve_all_restart_once(up: Lab) -> None:
     up.lab("fault", "--role", "prefill", "poisoned_by_new_decode")
     assert up.serves()  # prefill has met a decode, so the next one is another

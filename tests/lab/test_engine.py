@@ -73,7 +73,8 @@ def test_what_operators_read(served: Pair) -> None:
         counter(served.prefill, "kv_transfer_latency_ms_count"),
     )
     assert ask(served.router, "/v1/chat/completions", hello())[0] == 200
-    assert counter(served.decode, "kv_transfer_bootstrap_ms_count") == before[0] + 1
+    # The router's health checks count on the decode, too, as on the real engine.
+    assert counter(served.decode, "kv_transfer_bootstrap_ms_count") >= before[0] + 1
     assert counter(served.prefill, "kv_transfer_latency_ms_count") == before[1] + 1
     assert "num_transfer_failed_reqs_total" not in ask(served.decode, "/metrics")[1]
 

@@ -331,7 +331,7 @@ def test_api_keys_that_are_missing_or_wrong_and_a_worker_that_the_router_has_giv
     scripts = [Path(target.serve_script or "") for target in gated.targets.values()]
     for script in scripts:
         text = script.read_text().replace("--host 127.0.0.1", f"--api-key {key} --host 127.0.0.1")
-        script.write_text(text.replace("--policy", "--worker-startup-timeout-secs 2 --policy"))
+        script.write_text(text.replace("--policy", "--worker-startup-timeout-secs 8 --policy"))
     right = {
         name: {"api_key": key, "peers": tuple(replace(peer, api_key=key) for peer in target.peers)}
         for name, target in gated.targets.items()
@@ -343,13 +343,13 @@ def test_api_keys_that_are_missing_or_wrong_and_a_worker_that_the_router_has_giv
     state = gated.climb("lab-router", ROUTER, timeout_s=4.0, **right["lab-router"])
     assert found(state)[-1] == ("router", "pending")
     assert f"decode lab-decode ({decode.url}) is not registered (nothing listens" in state.results[-1].said
-    time.sleep(2.0)
+    time.sleep(8.0)
     gated.bring("lab-decode", "started")
     state = gated.climb("lab-router", ROUTER, timeout_s=30, **right["lab-router"])
     assert found(state)[-1] == ("router", "failed")
     assert state.results[-1].seconds < 5
     said = state.results[-1].said
-    assert "forgets a worker that is not up within --worker-startup-timeout-secs (2 s, serve script)" in said
+    assert "forgets a worker that is not up within --worker-startup-timeout-secs (8 s, serve script)" in said
     assert "register it with ansible-playbook register_worker.yml -l lab-decode" in said
     assert state.results[-1].evidence["missing"] == [decode.url]
 

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -41,7 +43,8 @@ def test_a_knob_is_restored_by_the_name_of_the_collections_playbook(installed: I
     assert lab.script.read_bytes() == lab.backup.read_bytes() and lab.running_knob() == "512" and lab.serves()
     proved = installed.play("pdops.sglang.verify")
     assert Ran(0, proved).recap["changed"] == 0
-    assert str(ROOT) not in planned + ran + proved
+    # The engine's interpreter stands in the lab's scripts, wherever it is.
+    assert str(ROOT) not in (planned + ran + proved).replace(str(Path(sys.executable).parent), "")
     assert sorted(path.name for path in installed.site.iterdir()) == ["inventory"]
 
 

@@ -100,6 +100,7 @@ def kill_between_confirms(lab: Lab, value: str) -> str:
     return str(newest(lab, "lab-m1")["id"])
 
 
+@pytest.mark.long
 def test_a_kill_between_two_confirms_is_named_and_brought_forward(lab: Lab) -> None:
     old = scripts(lab)
     change_id = kill_between_confirms(lab, "paged")

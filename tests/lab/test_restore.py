@@ -11,6 +11,7 @@ from .conftest import KNOB, LINE, Lab
 pytestmark = pytest.mark.lab
 
 
+@pytest.mark.long
 def test_the_bare_command_restores_the_knob_and_again_changes_nothing(story: Lab) -> None:
     before, pids = story.script.read_text(), story.pids()
     assert LINE not in before and story.running_knob() is None

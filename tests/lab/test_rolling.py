@@ -33,6 +33,7 @@ def workers(lab: Lab) -> dict[str, Any]:
         return {worker["url"]: worker["is_healthy"] for worker in json.load(answer)["workers"]}
 
 
+@pytest.mark.long
 def test_decodes_restart_one_by_one_under_streams_and_no_request_fails(lab: Lab) -> None:
     before = lab.pids()
     with Streams(router(lab), CLIENTS) as streams:
