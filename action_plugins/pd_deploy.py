@@ -41,6 +41,7 @@ class ActionModule(Renderer):
         except PdopsError as error:
             return {**result, "failed": True, "msg": str(error), **error.details}
         finally:
+            # In a finally: an error here would hide what happened. The folder is private and in Ansible's own tmp.
             shutil.rmtree(local, ignore_errors=True)
             self._remove_tmp_path(self._connection._shell.tmpdir)
 

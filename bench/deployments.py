@@ -141,6 +141,7 @@ def main() -> int:
         if not given.keep:
             for folder in made:
                 lab(folder, "down")
+            # In a finally: an error here would hide why the measurement ended. A lab that is going down may still write.
             shutil.rmtree(home, ignore_errors=True)
     print(json.dumps({"rows": rows}))
     print(

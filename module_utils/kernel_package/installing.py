@@ -68,6 +68,7 @@ def install(wheel: Wheel, root: str) -> str:
                     _write(wheel, half)
                 _put(half, path, root)
             finally:
+                # Renamed away when all went well; else an error here would hide the first, and the next install removes it.
                 shutil.rmtree(half, ignore_errors=True)
     except OSError as error:
         raise PdopsError(
@@ -82,6 +83,7 @@ def remove(path: str) -> None:
     try:
         with _locked(root):
             half = os.path.join(root, f".pdops-half-{os.getpid()}-{name}")
+            # Of a dead process with our number, mostly absent; if it stays, the rename fails and says so.
             shutil.rmtree(half, ignore_errors=True)
             os.rename(path, half)
             sync_folder(root)
@@ -114,13 +116,14 @@ def _remove_halves(root: str) -> None:
     """Under the lock nobody else is at work, so what is half here is nobody's."""
     for name in os.listdir(root):
         if _HALF.fullmatch(name):
+            # Rubbish that cannot be removed takes space and nothing else; nobody imports from it.
             shutil.rmtree(os.path.join(root, name), ignore_errors=True)
 
 
 def _write(wheel: Wheel, half: str) -> None:
     # All that serve must be able to import it, whoever installs; kernels are no secret.
     os.mkdir(half, 0o755)
-    os.chmod(half, 0o755)  # noqa: S103
+    os.chmod(half, 0o755)  # noqa: S103 (mkdir's mode is cut by the umask)
     folders = {half}
     mark: dict[str, Any] = {
         "name": wheel.name,
@@ -136,7 +139,7 @@ def _write(wheel: Wheel, half: str) -> None:
         folder = os.path.dirname(whole)
         while folder not in folders:
             os.makedirs(folder, exist_ok=True)
-            os.chmod(folder, 0o755)  # noqa: S103
+            os.chmod(folder, 0o755)  # noqa: S103 (makedirs' mode is cut by the umask)
             folders.add(folder)
             folder = os.path.dirname(folder)
         descriptor = os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
@@ -176,4 +179,5 @@ def _put(half: str, path: str, root: str) -> None:
         raise
     sync_folder(root)
     if moved:
+        # The new one is in place and on disk: what is left of the old one is rubbish for the next install to remove.
         shutil.rmtree(aside, ignore_errors=True)

@@ -141,6 +141,7 @@ def _files(name: str, content: bytes) -> dict[str, bytes]:
                 folded.add(inside.lower())
                 files[inside] = archive.read(member)
             return files
+    # All that zipfile raises on foreign bytes: a method it does not know, an encrypted member, a wrong offset.
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError, ValueError) as error:
         raise PdopsError(f"{name} is damaged ({error}); build or fetch it again.") from None
 
