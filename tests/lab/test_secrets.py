@@ -78,7 +78,6 @@ def shows_none(ran: Ran) -> None:
         assert secret.decode() not in ran.text, ran.text[max(0, ran.text.index(secret.decode()) - 400) :][:600]
 
 
-@pytest.mark.long
 def test_no_secret_in_any_output_record_argument_or_leftover(story: Lab, tmp_path: Path) -> None:
     story.script.write_bytes(with_secrets(story.script.read_bytes()))
     story.backup.write_bytes(story.script.read_bytes().replace(b"CTAS=512", b"CTAS=768"))
