@@ -21,6 +21,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -118,10 +119,16 @@ def _told(run: list[str], rest: list[str], lines: list[str]) -> str:
     return "\n".join(["what was printed:", *lines, said])
 
 
+def _interrupt(group: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGINT)
+
+
 def run(command: Command, folder: Path, environment: Mapping[str, str], timeout_s: float = 180) -> tuple[int, str]:
     """Exit code, and output with errors, of a command typed in ``folder``."""
     process = subprocess.Popen(
-        ["bash", "-c", command.text],
+        # A shell's background job, as CI's make test may be, hands on SIGINT ignored; a terminal does not.
+        ["env", "--default-signal=INT", "bash", "-c", command.text],
         cwd=folder,
         env=dict(environment),
         stdin=subprocess.DEVNULL,
@@ -133,6 +140,7 @@ def run(command: Command, folder: Path, environment: Mapping[str, str], timeout_
     timer = threading.Timer(timeout_s, os.killpg, (process.pid, signal.SIGKILL))
     timer.start()
     text, typed = "", not command.interrupted
+    again: list[threading.Timer] = []
     before = command.expected[: command.expected.index(INTERRUPT)] if command.interrupted else ()
     try:
         assert process.stdout is not None
@@ -141,9 +149,14 @@ def run(command: Command, folder: Path, environment: Mapping[str, str], timeout_
             if not typed and not difference((*before, ANYTHING), text):
                 os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all that runs in front
                 typed = True
+                # Ansible may miss one that comes while it forks a worker; a person types it again.
+                again = [threading.Timer(after_s, _interrupt, (process.pid,)) for after_s in (15, 30)]
+                for each in again:
+                    each.start()
         return process.wait(), text
     finally:
-        timer.cancel()
+        for each in (timer, *again):
+            each.cancel()
         process.stdout.close()
 
 
