@@ -75,6 +75,12 @@ options:
     type: list
     elements: str
     default: []
+  evidence:
+    description:
+      - For V(confirm), to read in the same call what M(pdops.sglang.pd_evidence) reads, once the change is confirmed. Of several
+        machines none is asked to, since the others would wait for it.
+    type: bool
+    default: false
   alone:
     description:
       - For V(rollback), that other machines are gone back with before or after this one, so its guard waits for none of them.
@@ -150,6 +156,10 @@ change:
       type: list
       elements: dict
       returned: always
+evidence:
+  description: What M(pdops.sglang.pd_evidence) returns; without a fingerprint when that could not be read.
+  returned: with V(confirm) and O(evidence)
+  type: dict
 applied:
   description: One entry per script that was changed, with the sha256 before and after.
   returned: with V(apply)
@@ -206,6 +216,7 @@ def main() -> None:
             "elsewhere": {"type": "list", "elements": "dict", "default": []},
             "scope": {"type": "str", "choices": ["none", "co", "decode", "router", "rolling"], "default": "co"},
             "touches": {"type": "list", "elements": "str", "default": []},
+            "evidence": {"type": "bool", "default": False},
             "alone": {"type": "bool", "default": False},
             "take_over": {"type": "str"},
             "step": {"type": "str", "default": "renew"},
@@ -220,6 +231,11 @@ def main() -> None:
     )
     try:
         result = verbs.run(module.params, check_mode=module.check_mode)
+        if module.params["verb"] == "confirm" and module.params["evidence"] and not module.check_mode:
+            # Here and not above: V(begin) packs for the guard all that is imported, and a guard never testifies.
+            from ..module_utils.record.machine import testimony_or_trouble
+
+            result["evidence"] = testimony_or_trouble(module.params["instances"], module.params["state_dir"])
     except PdopsError as error:
         module.fail_json(msg=str(error), **error.details)
     if not module._diff:

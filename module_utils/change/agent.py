@@ -20,10 +20,14 @@ from types import ModuleType
 from ..pdops_error import PdopsError
 from ..store.atomic import read_own
 from ..store.store import Store
-from . import guard_unit
+from . import agent_main, guard_unit  # noqa: F401 - what is imported is packed
 
 _PACKAGE = "pdops_agent"
-_MAIN = f"import sys\nfrom {_PACKAGE}.change.guard import main\nsys.exit(main(sys.argv[1:]))\n"
+_MAIN = (
+    f"import sys\nfrom {_PACKAGE}.change.agent_main import main\n"
+    f"def serve(*given):\n    from {_PACKAGE}.change import guard\n    return guard.serve(*given)\n"
+    "sys.exit(main(sys.argv[1:], serve))\n"
+)
 
 
 def _source(module: ModuleType) -> str:

@@ -4,10 +4,7 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import signal
-import sys
 import time
 
 # Gates and managers are imported only when used, but the agent must carry all of them.
@@ -18,7 +15,7 @@ from ..store.store import Store
 from . import agent, guard_unit, rollback, who
 from . import record as rules
 from .book import Book
-from .guard_place import is_alive, sole
+from .guard_place import is_alive
 
 POLL_S = 0.5
 #: A fresh interpreter and the imports; the machine may be busy loading a model.
@@ -93,24 +90,11 @@ def files_first(book: Book, change_id: str) -> int:
     return 0
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="pdops-agent")
-    parser.add_argument("verb", choices=["guard", "files"])
-    parser.add_argument("--state-dir", required=True)
-    parser.add_argument("--change", required=True)
-    given = parser.parse_args(arguments)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    store = Store(given.state_dir)
-    try:
-        book = Book(store)
-        with sole(book.folder, given.change) as alone:
-            if not alone:
-                return 0
-            if given.verb == "files":
-                return files_first(book, given.change)
-            code = watch(book, given.change)
-            guard_unit.remove(given.change)
-            return code
-    except PdopsError as error:
-        print(f"guard of change {given.change}: {error}", file=sys.stderr, flush=True)
-        return 1
+def serve(verb: str, state_dir: str, change_id: str) -> int:
+    """What the holder of the guard's place does: ``guard`` watches, ``files`` puts old files back after a boot."""
+    book = Book(Store(state_dir))
+    if verb == "files":
+        return files_first(book, change_id)
+    code = watch(book, change_id)
+    guard_unit.remove(change_id)
+    return code

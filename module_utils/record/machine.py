@@ -9,7 +9,8 @@ from typing import Any
 from ..change import record as rules
 from ..change import who
 from ..change.book import Book
-from ..deployment import Instance
+from ..deployment import Instance, instance_from_dict
+from ..pdops_error import PdopsError
 from ..secret_masking import is_secret, mask_text
 from ..store.store import Store
 from .identity import fingerprint
@@ -50,3 +51,11 @@ def testimony(instances: list[Instance], state_dir: str) -> dict[str, Any]:
         ],
         "trouble": trouble,
     }
+
+
+def testimony_or_trouble(instances: list[dict[str, Any]], state_dir: str) -> dict[str, Any]:
+    """As :func:`testimony`; without a fingerprint where it cannot be read, since an entry without one is worth more than none."""
+    try:
+        return testimony([instance_from_dict(item) for item in instances], state_dir)
+    except (PdopsError, OSError) as error:
+        return {"trouble": [str(error)]}

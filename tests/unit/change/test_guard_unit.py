@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.pdops.sglang.plugins.module_utils.change import agent, guard, guard_unit, who
+from ansible_collections.pdops.sglang.plugins.module_utils.change import agent, agent_main, guard, guard_unit, who
 from ansible_collections.pdops.sglang.plugins.module_utils.change import record as rules
 from ansible_collections.pdops.sglang.plugins.module_utils.change.book import Book, now_utc
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
@@ -108,27 +108,27 @@ def opened(tmp_path: Path, boot: str | None = None) -> tuple[Book, Path]:
 
 def test_after_a_boot_the_files_come_back_before_anything_starts(tmp_path: Path) -> None:
     book, script = opened(tmp_path, boot="an earlier boot")
-    assert guard.main(["files", "--state-dir", book.store.state_dir, "--change", "one-1"]) == 0
+    assert agent_main.main(["files", "--state-dir", book.store.state_dir, "--change", "one-1"], guard.serve) == 0
     assert script.read_bytes() == OLD
     record = book.load("one-1")
     assert record["state"] == "rolling-back"
     assert "the machine was rebooted after step 'begin'" in record["reason"]
-    assert guard.main(["guard", "--state-dir", book.store.state_dir, "--change", "one-1"]) == 0
+    assert agent_main.main(["guard", "--state-dir", book.store.state_dir, "--change", "one-1"], guard.serve) == 0
     assert book.load("one-1")["state"] == "rolled-back"
     # The same program once more, as at the next boot: it has nothing to do.
-    assert guard.main(["files", "--state-dir", book.store.state_dir, "--change", "one-1"]) == 0
-    assert guard.main(["guard", "--state-dir", book.store.state_dir, "--change", "one-1"]) == 0
+    assert agent_main.main(["files", "--state-dir", book.store.state_dir, "--change", "one-1"], guard.serve) == 0
+    assert agent_main.main(["guard", "--state-dir", book.store.state_dir, "--change", "one-1"], guard.serve) == 0
 
 
 def test_in_the_same_boot_the_files_are_left_to_the_guard(tmp_path: Path) -> None:
     book, script = opened(tmp_path)
-    assert guard.main(["files", "--state-dir", book.store.state_dir, "--change", "one-1"]) == 0
+    assert agent_main.main(["files", "--state-dir", book.store.state_dir, "--change", "one-1"], guard.serve) == 0
     assert (script.read_bytes(), book.load("one-1")["state"]) == (NEW, "open")
 
 
 def test_a_rollback_that_failed_is_not_started_again_by_systemd(tmp_path: Path) -> None:
     book, script = opened(tmp_path, boot="an earlier boot")
     script.write_bytes(b"by somebody else\n")
-    code = guard.main(["guard", "--state-dir", book.store.state_dir, "--change", "one-1"])
+    code = agent_main.main(["guard", "--state-dir", book.store.state_dir, "--change", "one-1"], guard.serve)
     assert (code, book.load("one-1")["state"]) == (guard_unit.EXIT_ROLLBACK_FAILED, "rollback-failed")
     assert f"RestartPreventExitStatus=0 {code}\n" in guard_unit.TEMPLATE

@@ -19,6 +19,9 @@ from ansible_collections.pdops.sglang.plugins.module_utils.deployment import Ins
 from ansible_collections.pdops.sglang.plugins.module_utils.record import fingerprints, identity, packages
 from ansible_collections.pdops.sglang.plugins.module_utils.record.data import merged_fingerprint
 from ansible_collections.pdops.sglang.plugins.module_utils.record.machine import testimony as tell
+from ansible_collections.pdops.sglang.plugins.module_utils.record.machine import (
+    testimony_or_trouble as tell_if_possible,
+)
 from ansible_collections.pdops.sglang.plugins.module_utils.store.store import Store
 
 FILES = {"sglang/__init__.py": b"x = 1\n", "sglang/srt/a.py": b"y = 2\n", "../../bin/sglang": b"#!python\n"}
@@ -195,6 +198,12 @@ def test_a_machine_tells_its_ended_changes_without_secrets_and_what_it_cannot_re
     assert change["files"] == [{"instance": "dsv4-decode", "knobs": {"SGLANG_X": [None, "--api-key ********"]}}]
     assert "half.json" in told["trouble"][0]
     assert told["fingerprint"]["decode engine"] == told["fingerprint"]["decode arguments"] == "not observable"
+    # As a confirm reads it, which has held by then and must not fail.
+    assert tell_if_possible([instance.as_dict()], str(tmp_path)) == told
+    os.rename(tmp_path / "changes", tmp_path / "kept")
+    (tmp_path / "changes").write_text("not a folder")
+    half = tell_if_possible([instance.as_dict()], str(tmp_path))
+    assert "fingerprint" not in half and "changes" in half["trouble"][0]
 
 
 SERVE = (
