@@ -11,11 +11,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible import constants as C
+from ansible.errors import AnsibleError
 from ansible_collections.pdops.sglang.plugins.action.serve_script import ActionModule as Renderer
 from ansible_collections.pdops.sglang.plugins.action.serve_script import described
-from ansible_collections.pdops.sglang.plugins.module_utils.managed.intended import read_intended
+from ansible_collections.pdops.sglang.plugins.module_utils.managed.intended import check_folder, read_intended
 from ansible_collections.pdops.sglang.plugins.module_utils.managed.launch_line import VARIABLES, launch_of
 from ansible_collections.pdops.sglang.plugins.module_utils.managed.three_way import base_of
+from ansible_collections.pdops.sglang.plugins.module_utils.mistakes import Mistakes
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 
 _OURS = ("settings", "intended_dir")
@@ -29,10 +31,18 @@ class ActionModule(Renderer):
         local = tempfile.mkdtemp(dir=C.DEFAULT_LOCAL_TMP)
         try:
             sent: dict[str, str] = {}
+            wrong = Mistakes("obstacles on the controller")
+            wrong.take(lambda: check_folder(str(given["intended_dir"])), None)
             items = [
-                self._item(instance["name"], given, local, number, variables, sent)
+                wrong.take(
+                    lambda number=number, name=instance["name"]: self._item(
+                        name, given, local, number, variables, sent, wrong
+                    ),
+                    {},
+                )
                 for number, instance in enumerate(given["instances"])
             ]
+            wrong.refuse()
             module_args = {name: value for name, value in given.items() if name not in _OURS}
             answer = self._execute_module(
                 module_name="pdops.sglang.pd_deploy", module_args={**module_args, "items": items}, task_vars=variables
@@ -53,6 +63,7 @@ class ActionModule(Renderer):
         number: int,
         variables: dict[str, Any],
         sent: dict[str, str],
+        wrong: Mistakes,
     ) -> dict[str, Any]:
         setting = given["settings"][name]
         instance, peers, mine = described(name, variables, VARIABLES)
@@ -67,7 +78,11 @@ class ActionModule(Renderer):
             # Others than root must be able to read what they run.
             "mode": "0750" if setting["user"] == "root" else "0755",
             "keys": [
-                {"path": path, "user": user, "src": self._sent_key(source, sent)}
+                {
+                    "path": path,
+                    "user": user,
+                    "src": wrong.take(lambda source=source: self._sent_key(name, source, sent), ""),
+                }
                 for path, (user, source) in keys_of(name, given, launch.secret_files).items()
             ],
         }
@@ -89,10 +104,19 @@ class ActionModule(Renderer):
             file.write(os.fsencode(text))
         return self._carried(path, name)
 
-    def _sent_key(self, source: str, sent: dict[str, str]) -> str:
+    def _sent_key(self, name: str, source: str, sent: dict[str, str]) -> str:
         if source not in sent:
-            # May be vaulted; then the loader gives the name of a decrypted copy, which it removes at the end.
-            sent[source] = self._carried(self._loader.get_real_file(source), f"key-{len(sent)}")
+            try:
+                # May be vaulted; then the loader gives the name of a decrypted copy, which it removes at the end.
+                real = self._loader.get_real_file(source)
+                with open(real, "rb"):
+                    pass
+            except (AnsibleError, OSError) as error:
+                raise PdopsError(
+                    f"{name}: {source} (src of pd_key_files) cannot be read on the controller "
+                    f"({' '.join(str(getattr(error, 'strerror', '') or error).split())}); put that right, nothing was written."
+                ) from None
+            sent[source] = self._carried(real, f"key-{len(sent)}")
         return sent[source]
 
     def _carried(self, path: str, name: str) -> str:

@@ -47,7 +47,6 @@ class ActionModule(ActionBase):
         try:
             for name in groups.get(f"{given['deployment']}_instances", []):
                 ours += wrong.take(lambda name=name: [reader.read(name)], [])
-            wrong.refuse()
             for deployment in groups.get("pd_deployments", []):
                 for name in groups.get(f"{deployment}_instances", []) if deployment != given["deployment"] else []:
                     try:
@@ -55,7 +54,9 @@ class ActionModule(ActionBase):
                     except PdopsError as error:
                         notes.append(f"{name} of {deployment} could not be compared: {error}")
             machines = {item.instance.machine for item in ours}
-            refuse_clashes([*ours, *(item for item in others if item.instance.machine in machines)])
+            near = [*ours, *(item for item in others if item.instance.machine in machines)]
+            wrong.take(lambda: refuse_clashes(near), None)
+            wrong.refuse()
         except PdopsError as error:
             return {**result, "failed": True, "msg": str(error), **error.details}
         for note in notes:

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
@@ -60,8 +61,17 @@ class ActionModule(ActionBase):
         return answer
 
     def _carry(self, source: str, name: str) -> str:
-        target = self._transfer_file(source, self._connection._shell.join_path(self._connection._shell.tmpdir, name))
-        self._fixup_perms2((self._connection._shell.tmpdir, target))
+        folder = self._connection._shell.tmpdir
+        try:
+            target = self._transfer_file(source, self._connection._shell.join_path(folder, name))
+        except AnsibleConnectionFailure:
+            raise
+        except AnsibleError as error:  # a full disk, most of the time
+            said = " ".join(str(error).split())[-300:].rstrip(".")
+            raise PdopsError(
+                f"{name} could not be carried into {folder}: {said}; what serves was not touched, put that right and run again."
+            ) from None
+        self._fixup_perms2((folder, target))
         return str(target)
 
     def _carry_wheels(self, item: Mapping[str, Any], names: Iterable[str]) -> None:
@@ -74,7 +84,10 @@ class ActionModule(ActionBase):
             target = shlex.quote(os.path.join(item["source"], name))
             done = self._low_level_execute_command(f"install -D -m 0644 {carried} {target} && rm -f {carried}")
             if done["rc"] != 0:
-                raise PdopsError(f"{name} could not be put into {item['source']}: {done['stderr'].strip()[-300:]}.")
+                said = " ".join(done["stderr"].split())[-300:].rstrip(".")
+                raise PdopsError(
+                    f"{name} could not be put into {item['source']}: {said}; what serves was not touched, put that right and run again."
+                )
 
 
 def wanted_of(settings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -78,6 +78,11 @@ deploy:
       do not have), and C(refused) when it may not be written.
   returned: with O(phase=look)
   type: dict
+obstacles:
+  description: What the state folder has against it; a plan tells it with what instances have.
+  returned: with O(phase=look)
+  type: list
+  elements: str
 stored:
   description: The sha256 of each content that was stored.
   returned: with O(phase=stage)
@@ -92,6 +97,7 @@ from ..module_utils.change.book import Book
 from ..module_utils.deployment import instance_from_dict
 from ..module_utils.managed.comparing import Comparison
 from ..module_utils.managed.script_edit import parse_mode
+from ..module_utils.mistakes import Mistakes
 from ..module_utils.observe import observe
 from ..module_utils.pdops_error import PdopsError
 from ..module_utils.serving.edits import Item, Key, offer, stage
@@ -147,7 +153,10 @@ def main() -> None:
         everyone = [instance_from_dict(item) for item in given["all_instances"]] or instances
         asked = read_asked("deploy", given["asked"], everyone)
         store = Store(given["state_dir"])
-        store.check_usable()
+        wrong = Mistakes("obstacles on the machine")
+        wrong.take(store.check_usable, None)
+        if given["phase"] == "stage":
+            wrong.refuse()
         items = [item_of(item, instances, asked.take, store) for item in given["items"]]
         seen = observe(instances, asked, given["state_dir"])
         offers = {
@@ -159,7 +168,12 @@ def main() -> None:
             if module.check_mode:
                 module.exit_json(changed=False, stored=[])
             module.exit_json(changed=False, stored=stage(offers, wanted, store))
-        module.exit_json(changed=False, **seen, deploy={name: one.as_dict() for name, one in offers.items()})
+        module.exit_json(
+            changed=False,
+            **seen,
+            deploy={name: one.as_dict() for name, one in offers.items()},
+            obstacles=wrong.said,
+        )
     except PdopsError as error:
         module.fail_json(msg=str(error), **error.details)
 

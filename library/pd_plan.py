@@ -48,6 +48,13 @@ options:
       - One result of M(pdops.sglang.pd_info) per machine. Without it only O(asked) is checked, before any machine is looked at.
     type: list
     elements: dict
+  made:
+    description:
+      - For a deploy, what M(pdops.sglang.serve_machine) says of each machine in check mode, with C(serve_machine); what one has against it is told
+        with all other obstacles.
+    type: list
+    elements: dict
+    default: []
   take_over:
     description: Id of an open change that this run takes over.
     type: str

@@ -18,6 +18,7 @@ from typing import Any, Optional
 from .. import knobs as knob_rules
 from ..pdops_error import PdopsError
 from ..store.atomic import read_regular, write_private
+from ..store.obstacles import is_read_only, is_writable
 
 SCHEMA = 1
 KINDS = ("instance", "pair")
@@ -167,6 +168,25 @@ def read_intended(folder: str, kind: str, name: str) -> Optional[Intended]:
             f"{path} holds the intended values of {intended.kind} {intended.name}; give each its own file."
         )
     return intended
+
+
+def check_folder(folder: str) -> None:
+    """Refuse, before any effect, a folder into which :func:`write_intended` could not write."""
+    there = os.path.abspath(folder)
+    while not os.path.lexists(there):
+        there = os.path.dirname(there)
+    if not os.path.isdir(there):
+        reason = f"{there} is no folder"
+    elif is_writable(there):
+        return
+    else:
+        reason = (
+            f"the file system of {there} is read-only" if is_read_only(there) else f"this user may not write in {there}"
+        )
+    raise PdopsError(
+        f"the intended values could not be written into {folder} on the controller after the change: {reason}; put that right, "
+        "or name another folder with pd_intended_dir."
+    )
 
 
 def write_intended(folder: str, intended: Intended) -> bool:

@@ -46,15 +46,21 @@ def findings(name: str, content: bytes) -> list[str]:
 
     Lines about other units of the machine are passed over; it loads those that the file depends on.
     """
-    with tempfile.TemporaryDirectory(prefix="pdops-verify-") as folder:
-        path = os.path.join(folder, name)
-        with open(path, "wb") as file:
-            file.write(content)
-        done = _run("systemd-analyze", "--man=no", "verify", path)
-        lines = [line.strip() for line in done.stderr.splitlines() if name in line or folder in line]
-        if done.returncode != 0 and not lines:
-            lines = done.stderr.strip().splitlines()[-2:] or [_words(done)]
-        return [line.replace(f"{folder}/", "") for line in lines]
+    try:
+        with tempfile.TemporaryDirectory(prefix="pdops-verify-") as folder:
+            path = os.path.join(folder, name)
+            with open(path, "wb") as file:
+                file.write(content)
+            done = _run("systemd-analyze", "--man=no", "verify", path)
+    except OSError as error:
+        raise PdopsError(
+            f"{name} could not be checked before it is written, since no file can be made in a temporary folder of this machine "
+            f"({error.strerror}); nothing was written, free some space in /tmp or make it writable."
+        ) from None
+    lines = [line.strip() for line in done.stderr.splitlines() if name in line or folder in line]
+    if done.returncode != 0 and not lines:
+        lines = done.stderr.strip().splitlines()[-2:] or [_words(done)]
+    return [line.replace(f"{folder}/", "") for line in lines]
 
 
 def is_enabled(name: str) -> bool:

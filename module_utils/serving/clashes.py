@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import urlsplit
 
 from ..deployment import Instance
-from ..pdops_error import PdopsError
+from ..mistakes import Mistakes
 from .settings import Serving, unit_name
 
 _ROUTER_METRICS_PORT = 29000  # of sglang-router 0.3.2, when nothing is said
@@ -37,75 +37,79 @@ def refuse_clashes(servings: Sequence[Serving]) -> None:
     """Refuse ports, GPUs, units, scripts, caches and key files that two instances of one machine would share.
 
     :param servings: of all deployments of the inventory, since they may share machines
-    :raises PdopsError: the sentence names both instances, the machine, and what they share
+    :raises PdopsError: each sentence names both instances, the machine, and what they share
     """
+    wrong = Mistakes()
     for machine in sorted({item.instance.machine for item in servings}):
         here = [item for item in servings if item.instance.machine == machine]
         for number, one in enumerate(here):
-            _refuse_with_itself(one)
+            wrong.add(*_with_itself(one))
             for other in here[:number]:
-                _refuse_pair(machine, other, one)
+                wrong.add(*_of_pair(machine, other, one))
+    wrong.refuse()
 
 
-def _refuse_with_itself(one: Serving) -> None:
+def _with_itself(one: Serving) -> Iterator[str]:
     for number, (what, address, port) in enumerate(one.listens):
         for other, there, taken in one.listens[:number]:
             if port == taken and _meet(address, there):
-                raise PdopsError(f"{one.instance.name}: {what} and {other} are both port {port}; change one of them.")
+                yield f"{one.instance.name}: {what} and {other} are both port {port}; change one of them."
     for number, key in enumerate(one.keys):
         if any(key.path == other.path and key.source != other.source for other in one.keys[:number]):
-            raise PdopsError(f"{one.instance.name}: pd_key_files writes {key.path} twice; give each its own dest.")
-    _refuse_key_in_place(one, one)
+            yield f"{one.instance.name}: pd_key_files writes {key.path} twice; give each its own dest."
+    yield from _key_in_place(one, one)
 
 
-def _refuse_key_in_place(one: Serving, other: Serving) -> None:
+def _key_in_place(one: Serving, other: Serving) -> Iterator[str]:
     """A file of keys is no script and no unit: one content would replace the other."""
     taken = {os.path.normpath(other.instance.serve_script): "script"}
     if other.unit_path:
         taken[os.path.normpath(other.unit_path)] = "unit"
     for key in one.keys:
         if key.path in taken:
-            raise PdopsError(
+            yield (
                 f"{one.instance.name}: pd_key_files has dest {key.path}, which is the {taken[key.path]} of {other.instance.name}; "
                 "give the keys a file of their own."
             )
 
 
-def _refuse_pair(machine: str, one: Serving, other: Serving) -> None:
+def _of_pair(machine: str, one: Serving, other: Serving) -> Iterator[str]:
     both = f"{one.instance.name} and {other.instance.name} on machine {machine}"
     if unit_name(one.instance.unit) == unit_name(other.instance.unit):
-        raise PdopsError(f"{both} have the same unit {unit_name(one.instance.unit)}; give each its own pd_unit.")
+        yield f"{both} have the same unit {unit_name(one.instance.unit)}; give each its own pd_unit."
     mine, theirs = (os.path.normpath(item.instance.serve_script) for item in (one, other))
     if mine == theirs:
-        raise PdopsError(f"{both} have the same script {mine}; give each its own pd_serve_script.")
+        yield f"{both} have the same script {mine}; give each its own pd_serve_script."
     for what, address, port in one.listens:
         for name, there, taken in other.listens:
             if port == taken and _meet(address, there):
-                raise PdopsError(
-                    f"{both} would both listen on port {port}: {one.instance.name} for {what}, {other.instance.name} for {name}; change one of them."
+                yield (
+                    f"{both} would both listen on port {port}: {one.instance.name} for {what}, {other.instance.name} for {name}; "
+                    "change one of them."
                 )
     shared = sorted(set(one.gpus) & set(other.gpus))
     if shared:
-        raise PdopsError(f"{both} both have GPU {', '.join(shared)} in pd_gpus; give each its own.")
+        yield f"{both} both have GPU {', '.join(shared)} in pd_gpus; give each its own."
     for cache in one.caches:
         for folder in other.caches:
             if _within(cache, folder) or _within(folder, cache):
-                raise PdopsError(
+                yield (
                     f"{both} would compile kernels into the same folder ({cache} and {folder}), and each start could undo the "
                     "other's; give each its own."
                 )
-    _refuse_key_in_place(one, other)
-    _refuse_key_in_place(other, one)
-    _refuse_keys(both, one, other)
+    yield from _key_in_place(one, other)
+    yield from _key_in_place(other, one)
+    yield from _same_keys(both, one, other)
 
 
-def _refuse_keys(both: str, one: Serving, other: Serving) -> None:
+def _same_keys(both: str, one: Serving, other: Serving) -> Iterator[str]:
     theirs = {key.path: key for key in other.keys}
     for key in one.keys:
         there = theirs.get(key.path)
         if there is not None and (there.source != key.source or one.user != other.user):
-            raise PdopsError(
-                f"{both} both write {key.path}, from {key.source} for {one.user} and from {there.source} for {other.user}; give each its own file."
+            yield (
+                f"{both} both write {key.path}, from {key.source} for {one.user} and from {there.source} for {other.user}; "
+                "give each its own file."
             )
 
 

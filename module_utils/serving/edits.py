@@ -7,14 +7,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Optional
 
 from ..deployment import Instance
 from ..kernel_package.selection import selecting
 from ..managed.comparing import Comparison
 from ..managed.knob_block import is_managed, knobs_of
+from ..managed.new_file import check_creatable
 from ..managed.script_edit import ScriptPlan, ScriptRequest, masked_diff, plan_script
 from ..managed.three_way import to_write_down
+from ..mistakes import Mistakes
 from ..pdops_error import PdopsError
 from ..script_views import key_difference, masked_difference, shown_lines
 from ..scripts.diffing import changed_lines
@@ -95,7 +98,7 @@ class Offer:
 
 
 def offer(item: Item, store: Store, existed: bool) -> Offer:
-    """Work out what is to be written for one instance; reads only. A refusal is part of the answer.
+    """Work out what is to be written for one instance; reads only. A refusal is part of the answer, of several each in ``details``.
 
     :param existed: whether the instance was there before, so that a rollback has something to start
     """
@@ -118,22 +121,31 @@ def _offer(item: Item, store: Store, existed: bool) -> Offer:
         folder_comes=True,
         label="deploy",
     )
-    plan = plan_script(request, store)
-    edits, contents = [], {}
+    # Everything against it is told at once: the script's, the unit's, and that of each file of keys.
+    wrong = Mistakes("reasons against it")
+    edits: list[dict[str, Any]] = []
+    contents: dict[str, bytes] = {}
     common = {"instance": instance.name, "existed": existed}
-    if plan.before != plan.after:
-        edits.append({**_script_edit(plan, item), **common})
-        contents[plan.sha256_after] = plan.after
-    if item.unit is not None and item.unit_path is not None:
-        edit, content = _unit_edit(item, item.unit_path, item.unit, store)
+
+    def keep(edit: Optional[dict[str, Any]], content: bytes, **more: Any) -> None:
         if edit is not None:
-            edits.append({**edit, **common})
+            edits.append({**edit, **common, **more})
             contents[edit["sha256_after"]] = content
+
+    plan: Optional[ScriptPlan] = wrong.take(lambda: plan_script(request, store), None)
+    if plan is not None and plan.before != plan.after:
+        keep(_script_edit(plan, item), plan.after)
+    if item.unit is not None and item.unit_path is not None:
+        path, unit = item.unit_path, item.unit
+        keep(*wrong.take(lambda: _unit_edit(item, path, unit, store), (None, b"")))
     for key in item.keys:
-        edit = _key_edit(key, item.comparison.take, store)
-        if edit is not None:
-            edits.append({**edit, **common, "users": [instance.name]})
-            contents[edit["sha256_after"]] = key.content
+        keep(
+            wrong.take(partial(_key_edit, key, item.comparison.take, store), None),
+            key.content,
+            users=[instance.name],
+        )
+    wrong.refuse()
+    assert plan is not None
     after = knobs_of(plan.after, instance.serve_script)
     written = knobs_of(item.script, "the rendered script")
     intended = {name: value for name, value in after.items() if name not in written}
@@ -219,6 +231,10 @@ def _unit_edit(item: Item, path: str, rendered: bytes, store: Store) -> tuple[Op
             after = before
     if before == after and enabled:
         return None, after
+    if before is None:
+        check_creatable(path)
+    elif before != after:
+        check_replaceable(path)
     edit = _edit(path, before, after)
     edit.update(
         kind="unit",
@@ -251,6 +267,8 @@ def _key_edit(key: Key, take: Optional[str], store: Store) -> Optional[dict[str,
             return None
     if before is not None:
         check_replaceable(key.path)
+    elif os.path.lexists(os.path.dirname(key.path)):  # otherwise it is made before the change begins
+        check_creatable(key.path)
     return {
         **_edit(key.path, before, key.content, shown=False),
         "kind": "key",

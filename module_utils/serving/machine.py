@@ -14,8 +14,10 @@ import pwd
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Optional
 
+from ..mistakes import Mistakes
 from ..pdops_error import PdopsError
 from ..store.atomic import read_regular, why, write_private
 from . import venv as environments
@@ -52,22 +54,19 @@ def plan_machine(wanted: Mapping[str, Any]) -> list[Task]:
 
     :param wanted: ``folders`` (``path``, ``user``), ``venvs`` (``path``, ``wheels``, ``base_python``; see :mod:`.venv`),
         ``keys`` (``path``, ``user``)
-    :raises PdopsError: something else is in the way, or a tool or user is missing; the sentence says what to do
+    :raises PdopsError: something else is in the way, or a tool or user is missing; all of it at once, each with what to do
     """
-    tasks = []
+    wrong = Mistakes("obstacles on the machine")
+    tasks: list[Optional[Task]] = []
     for folder in wanted["folders"]:
-        task = _folder(str(folder["path"]), str(folder["user"]))
-        if task:
-            tasks.append(task)
+        tasks.append(wrong.take(partial(_folder, str(folder["path"]), str(folder["user"])), None))
     for item in wanted["venvs"]:
-        said = environments.missing(item)
-        if said:
-            tasks.append(Task("venv", str(item["path"]), said, item))
+        said = wrong.take(partial(environments.missing, item), "")
+        tasks.append(Task("venv", str(item["path"]), said, item) if said else None)
     for key in wanted["keys"]:
-        task = _key(str(key["path"]), str(key["user"]))
-        if task:
-            tasks.append(task)
-    return tasks
+        tasks.append(wrong.take(partial(_key, str(key["path"]), str(key["user"])), None))
+    wrong.refuse()
+    return [task for task in tasks if task is not None]
 
 
 def _folder(path: str, user: str) -> Optional[Task]:
@@ -111,7 +110,9 @@ def carry_out(tasks: Sequence[Task]) -> None:
             else:
                 environments.make(task.details)
         except OSError as error:
-            raise PdopsError(f"{task.path}: {why(error)}.") from None
+            raise PdopsError(
+                f"{task.path} could not be made as it is to be: {why(error)}; what serves was not touched, put that right and run again."
+            ) from None
 
 
 def _make_folder(task: Task) -> None:

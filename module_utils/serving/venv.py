@@ -121,7 +121,10 @@ def _do(what: str, command: Sequence[str], timeout_s: float) -> None:
         os.umask(old)
     if done.returncode != 0:
         last = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()][-4:]
-        raise PdopsError(f"{what}: {' / '.join(last) or f'exit code {done.returncode}'}", log_tail=last)
+        full = any("No space left on device" in line or "[Errno 28]" in line for line in last)
+        cure = "free space there" if full else "put that right"
+        told = (" / ".join(last) or f"exit code {done.returncode}").rstrip(".")
+        raise PdopsError(f"{what}: {told}; what serves was not touched, {cure} and run again.", log_tail=last)
 
 
 def _sha256(path: str) -> str:

@@ -14,6 +14,7 @@ from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible_collections.pdops.sglang.plugins.module_utils.managed.intended import (
     Intended,
+    check_folder,
     folder_beside,
     from_bytes,
     path_of,
@@ -146,3 +147,14 @@ def test_the_folder_lies_beside_the_inventory_and_is_none_itself(tmp_path: Path)
     write_intended(folder_beside(str(inventory)), ONE)
     found = InventoryManager(loader=DataLoader(), sources=[str(inventory)])
     assert [host.name for host in found.get_hosts()] == ["dsv4-decode"]
+
+
+def test_a_folder_that_could_not_be_written_is_refused_before_any_effect(tmp_path: Path) -> None:
+    check_folder(str(tmp_path / "comes" / "later"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(
+        PdopsError, match=r"into .*/file/intended on the controller .*/file is no folder; put that right"
+    ):
+        check_folder(str(tmp_path / "file" / "intended"))
+    with pytest.raises(PdopsError, match=r"this user may not write in /proc/self; put that right"):
+        check_folder("/proc/self/intended")

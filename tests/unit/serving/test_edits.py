@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.change import record 
 from ansible_collections.pdops.sglang.plugins.module_utils.change.book import Book, now_utc
 from ansible_collections.pdops.sglang.plugins.module_utils.change.undoing import edit_back, unit_edits_back
 from ansible_collections.pdops.sglang.plugins.module_utils.deployment import Instance
+from ansible_collections.pdops.sglang.plugins.module_utils.managed import new_file
 from ansible_collections.pdops.sglang.plugins.module_utils.managed.comparing import Comparison
 from ansible_collections.pdops.sglang.plugins.module_utils.managed.knob_block import BEGIN, END
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
@@ -226,6 +228,24 @@ def test_a_unit_that_systemd_would_complain_of_is_refused(machine: Machine, syst
     assert "systemd-analyze verify has something against the new sglang-d.service" in str(found.refused)
 
 
+def test_a_unit_that_cannot_be_checked_for_want_of_space_is_refused_in_a_sentence(
+    machine: Machine, systemd: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/proc/self/nosuch")
+    said = str(machine.offer().refused)
+    assert (
+        said.startswith("sglang-d.service could not be checked before it is written") and "nothing was written" in said
+    )
+
+
+def test_a_folder_of_units_that_cannot_be_written_is_refused_before_anything_is(
+    machine: Machine, systemd: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(new_file, "is_writable", lambda folder: folder != str(machine.unit.parent))
+    monkeypatch.setattr(new_file, "is_read_only", lambda _folder: True)
+    assert f"{machine.unit} cannot be made, since the file system of" in str(machine.offer().refused)
+
+
 def test_nothing_is_staged_that_the_plan_did_not_show(machine: Machine, systemd: Calls) -> None:
     with pytest.raises(PdopsError, match="not what the plan showed"):
         stage({"d": machine.offer()}, {str(machine.script): "0" * 64}, machine.store)
@@ -355,6 +375,18 @@ def test_a_file_that_pdops_did_not_write_is_no_place_for_a_key(machine: Machine,
     machine.store.content(contents.sha256_of(b"api-key: sk-of-somebody-else\n"))
     machine.key.write_bytes(b"by hand\n")
     assert "edited by hand since" in str(machine.offer(machine.item(key=KEYS[1], **BASE), existed=True).refused)
+
+
+def test_what_script_unit_and_keys_have_against_it_is_told_at_once(machine: Machine, systemd: Calls) -> None:
+    machine.deployed()
+    machine.script.write_bytes(machine.script.read_bytes().replace(b"A=1", b"A=9"))
+    machine.unit.write_bytes(UNIT + b"Nice=5\n")
+    machine.key.write_bytes(b"api-key: sk-of-somebody-else\n")
+    refused = machine.offer(machine.item(key=KEYS[0], **BASE), existed=True)
+    said = refused.details["mistakes"]
+    assert len(said) == 3 and "A is '9' on the machine" in said[0]
+    assert "sglang-d.service was edited by hand" in said[1] and "dest of pd_key_files" in said[2]
+    assert str(refused.refused).startswith("3 reasons against it, and nothing was touched:\n- ")
 
 
 def test_a_key_that_is_not_what_the_plan_saw_is_left_alone(machine: Machine, systemd: Calls) -> None:

@@ -173,6 +173,15 @@ def test_a_clash_names_both_the_machine_and_what(servings: list[Serving], words:
     assert "dsv4-prefill" in str(refused.value) or "dsv4-decode" in str(refused.value)
 
 
+def test_all_clashes_are_told_at_once() -> None:
+    with pytest.raises(PdopsError, match="3 mistakes in the inventory, and nothing was touched") as refused:
+        refuse_clashes(
+            changed("decode", gpus=("3",), instance={"unit": "sglang-prefill", "serve_script": "/root/serve_router.sh"})
+        )
+    words = ("same unit sglang-prefill", "have GPU 3", "same script /root/serve_router.sh")
+    assert all(word in said for word, said in zip(words, refused.value.details["mistakes"], strict=True))
+
+
 def test_other_machines_and_other_addresses_do_not_clash() -> None:
     refuse_clashes(changed("decode", gpus=("0",), instance={"machine": "gpu2", "unit": "sglang-prefill"}))
     refuse_clashes(changed("decode", listens=(("its API (pd_url)", "10.0.0.2", 30000),)))

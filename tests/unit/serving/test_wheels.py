@@ -173,3 +173,13 @@ def test_what_is_in_the_way_is_refused(tmp_path: Path) -> None:
         plan_machine({"folders": [{"path": str(tmp_path / "file"), "user": "root"}], "venvs": [], "keys": []})
     with pytest.raises(PdopsError, match="no user nobody-here"):
         plan_machine({"folders": [{"path": str(tmp_path / "x"), "user": "nobody-here"}], "venvs": [], "keys": []})
+
+
+def test_all_that_is_in_the_way_on_a_machine_is_told_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    folders = [{"path": str(tmp_path / "file"), "user": "root"}, {"path": str(tmp_path / "x"), "user": "nobody-here"}]
+    venv = {"path": str(tmp_path / "venv"), "base_python": "/no/python3", "wheels": {"files": [], "install": []}}
+    with pytest.raises(PdopsError, match="3 obstacles on the machine, and nothing was touched") as refused:
+        plan_machine({"folders": folders, "venvs": [venv], "keys": []})
+    words = ("something else is there", "no user nobody-here", "/no/python3 does not run")
+    assert all(word in said for word, said in zip(words, refused.value.details["mistakes"], strict=True))
