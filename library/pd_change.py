@@ -105,6 +105,19 @@ options:
     description: Reason or closing sentence, for V(confirm) and V(rollback).
     type: str
     default: ""
+  events:
+    description: For V(confirm), what was done so far, out of which the action works out O(outage_s).
+    type: list
+    elements: dict
+    default: []
+  all_instances:
+    description: For V(confirm), names and roles of all instances of the deployment; used by the action.
+    type: list
+    elements: dict
+    default: []
+  outage_s:
+    description: For V(confirm), the seconds for which the deployment did not answer; the next plan expects as many. The action sets this.
+    type: float
   ids:
     description: Changes to mark as told; for V(report).
     type: list
@@ -223,6 +236,9 @@ def main() -> None:
             "budget_s": {"type": "float", "default": 60.0},
             "slack_s": {"type": "float", "default": 15.0},
             "said": {"type": "str", "default": ""},
+            "events": {"type": "list", "elements": "dict", "default": []},
+            "all_instances": {"type": "list", "elements": "dict", "default": []},
+            "outage_s": {"type": "float"},
             "ids": {"type": "list", "elements": "str", "default": []},
             "timeout": {"type": "float", "default": 1800.0},
         },

@@ -9,11 +9,15 @@ from typing import Any
 
 from .deployment import Instance
 from .plan import Plan
+from .report.wording import duration
 
 
 def _span(seconds: list[float]) -> str:
-    low, high = min(seconds), max(seconds)
-    return f"{low:.0f} s" if low == high else f"{low:.0f} to {high:.0f} s"
+    """In the words of the report, which told each of them."""
+    low, high = duration(min(seconds)), duration(max(seconds))
+    if low == high:
+        return low
+    return f"{low[:-2] if ' ' not in low[:-2] and ' ' not in high[:-2] else low} to {high}"
 
 
 def _past(infos: Iterable[Mapping[str, Any]], kind: str, restart: Iterable[str] | None) -> list[float]:

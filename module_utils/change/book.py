@@ -202,13 +202,17 @@ class Book:
         self._journal(record, step, {"instance": instance, "said": said})
         return record
 
-    def confirm(self, change_id: str, said: str) -> rules.Record:
-        """End the change for good. Re-entrant: confirming a confirmed change is no error."""
+    def confirm(self, change_id: str, said: str, outage_s: float | None = None) -> rules.Record:
+        """End the change for good. Re-entrant: confirming a confirmed change is no error.
+
+        ``outage_s`` is for how long the deployment did not answer, where the controller knows it.
+        """
         with self.store.lock(f"confirm {change_id}"):
             record = self.load(change_id)
             if record["state"] == "confirmed":
                 return record
             record = rules.ended(rules.require_open(record, "confirm"), "confirmed", said, now_utc())
+            record = record if outage_s is None else {**record, "outage_s": round(outage_s, 1)}
             self._save(record)
             self._journal(record, "confirm", {"said": said})
             return record

@@ -36,9 +36,10 @@ def _between(record: Mapping[str, Any], names: tuple[str, ...], after: str = "")
 def timings(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Of changes that ended well and restarted something, the newest first, at most :data:`NEWEST` of each kind.
 
-    ``kind`` is ``outage`` or, where one at a time was restarted, ``rolling`` (from the first stop of a confirmed change to its
+    ``kind`` is ``outage`` (as the change's report measured it, :func:`..report.outage.outage_of`; of a record without it from the
+    first stop to the end), or, where one at a time was restarted, ``rolling`` (from the first stop of a confirmed change to its
     end, all gates passed), or ``rollback`` (from its begin to its end, all gates passed); ``restarted`` are the names of this
-    machine's instances; ``seconds`` has whole seconds.
+    machine's instances.
     """
     found: list[dict[str, Any]] = []
     for record in reversed(list(records)):
@@ -48,7 +49,9 @@ def timings(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
             continue
         if record["state"] == "confirmed":
             kind = "rolling" if record.get("scope") == "rolling" else "outage"
-            seconds = _between(record, ("stop", "restart", "take out"))
+            measured = record.get("outage_s") if kind == "outage" else None
+            known = isinstance(measured, (int, float)) and not isinstance(measured, bool)
+            seconds = float(measured) if known else _between(record, ("stop", "restart", "take out"))  # type: ignore[arg-type]
         elif record["state"] == "rolled-back" and not any(step["step"] == "stopped" for step in record["steps"]):
             # Of one that had nothing to start again ("stopped" for good) the time tells nothing.
             kind, seconds = "rollback", _between(record, ("files",))

@@ -167,7 +167,7 @@ def _apply(book: Book, params: Params) -> dict[str, Any]:
 
 
 def _confirm(book: Book, params: Params) -> dict[str, Any]:
-    return _told(book.confirm(params["change_id"], params["said"]), changed=False)
+    return _told(book.confirm(params["change_id"], params["said"], params.get("outage_s")), changed=False)
 
 
 def _said_without_record(book: Book, params: Params) -> str:

@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Optional
+from typing import Any, Optional
 
-from .story import Event, Member, Story
+from .story import Event, Member, Story, read_story
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,16 @@ def outage_of(story: Story) -> Optional[Outage]:
     proofs = [item.ended for item in story.events if _proof(item) and item.ended is not None and item.ended >= first]
     served = story.outcome in ("confirmed", "rolled-back")
     return Outage(first, max(proofs) if served and proofs else None, taken_over=first in former)
+
+
+def seconds_to_expect(events: Iterable[Mapping[str, Any]], instances: Iterable[Mapping[str, Any]]) -> Optional[float]:
+    """Of a change that is about to be confirmed, what its report will call the outage: the next plan expects that.
+
+    None without an outage, and of one that began in an interrupted change, whose standstill tells nothing of the next.
+    """
+    told = {"outcome": "confirmed", "events": list(events), "instances": list(instances)}
+    outage = outage_of(read_story(told))
+    return None if outage is None or outage.taken_over else outage.seconds
 
 
 def _alone(instance: str, members: tuple[Member, ...]) -> bool:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from .conftest import KNOB, LINE, Lab
@@ -44,6 +46,9 @@ def test_the_bare_command_restores_the_knob_and_again_changes_nothing(story: Lab
     reverted = story.play("revert_knob.yml", "-e", f"knob={KNOB}", "-e", "reason=suspicion")
     assert reverted.rc == 0, reverted.text
     assert f"reverted {KNOB} (now unset) on decode" in reverted.text
+    # What a plan expects is what the report of the last one told.
+    told = re.search(r", outage ([^,\n]+)", ran.text)
+    assert told and f"expected outage: {told[1]}, as in the last change of this kind here" in reverted.text
     assert story.script.read_text() == before
     assert story.running_knob() is None
 

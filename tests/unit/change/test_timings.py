@@ -10,6 +10,8 @@ from ansible_collections.pdops.sglang.plugins.module_utils.change.timings import
 from ansible_collections.pdops.sglang.plugins.module_utils.deployment import Instance
 from ansible_collections.pdops.sglang.plugins.module_utils.expected import cost_lines
 from ansible_collections.pdops.sglang.plugins.module_utils.plan import Plan
+from ansible_collections.pdops.sglang.plugins.module_utils.report.outage import seconds_to_expect
+from ansible_collections.pdops.sglang.plugins.module_utils.report.view import console_lines, make_view
 
 ROLES = ("prefill", "decode", "router")
 INSTANCES = [
@@ -48,6 +50,31 @@ def test_an_outage_is_from_the_first_stop_to_the_end_and_a_rollback_from_its_beg
         ("change-1", "outage", 30.0),
     ]
     assert "expected outage: 30 to 45 s, as in the last 2 changes" in lines([change(1, 40), change(3, 55)])
+
+
+def test_what_is_expected_is_what_the_report_of_the_last_one_measured() -> None:
+    """The steps of a record have whole seconds, and go on to the confirmation, when requests were answered already."""
+    events = [
+        {"kind": "stop", "instance": "router", "began": 100.2, "ended": 100.4, "result": "ok"},
+        {"kind": "stop", "instance": "decode", "began": 100.4, "ended": 101.0, "result": "ok"},
+        {"kind": "gates", "instance": "router", "began": 106.0, "ended": 107.6, "result": "ok"},
+    ]
+    members = [{"name": role, "role": role} for role in ROLES]
+    measured = seconds_to_expect(events, members)
+    story = {"outcome": "confirmed", "events": events, "instances": members}
+    assert "outage 7.4 s" in "\n".join(console_lines(make_view(story)))
+    told = lines([{**change(1, 40), "outage_s": measured}])
+    assert "expected outage: 7.4 s, as in the last change" in told
+    assert "expected outage: 7.4 to 30 s" in lines([{**change(1, 40), "outage_s": measured}, change(2, 40)])
+    assert "expected outage: 30 s to 2 min 30 s" in lines([change(1, 40), change(2, 160)])
+
+
+def test_an_outage_that_began_in_an_interrupted_change_is_not_expected_again() -> None:
+    before = [{"at": "2026-11-29T10:00:00Z", "step": "stop", "instance": "router", "said": ""}]
+    begun = {"kind": "begin", "began": 1796034600.0, "ended": 1796034600.0, "result": "ok", "out_before": before}
+    proof = {"kind": "gates", "instance": "router", "began": 1796034620.0, "ended": 1796034630.0, "result": "ok"}
+    assert seconds_to_expect([begun, proof], [{"name": "router", "role": "router"}]) is None
+    assert seconds_to_expect([proof], [{"name": "router", "role": "router"}]) is None
 
 
 def test_only_what_ended_well_and_restarted_something_counts_and_only_the_newest() -> None:
