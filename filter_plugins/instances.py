@@ -28,6 +28,9 @@ options:
     description: The C(groups).
     type: dict
     required: true
+  limit:
+    description: The C(ansible_limit), of which no name may be unknown.
+    type: str
   errors:
     description: V(raise) fails; V(return) returns the sentence, for a task that fails with it and nothing else.
     type: str
@@ -53,6 +56,7 @@ from typing import Any
 from ansible.errors import AnsibleFilterError
 from ansible_collections.pdops.sglang.plugins.module_utils.deployment import (
     check_deployment,
+    check_limit,
     instance_from_variables,
 )
 from ansible_collections.pdops.sglang.plugins.module_utils.mistakes import Mistakes
@@ -82,10 +86,11 @@ _READ = (
 
 
 def instances(
-    hostvars: Any, deployment: str, groups: dict[str, list[str]], errors: str = "raise"
+    hostvars: Any, deployment: str, groups: dict[str, list[str]], errors: str = "raise", limit: str = ""
 ) -> list[dict[str, Any]] | str:
     """See DOCUMENTATION. Only the variables named in ``_READ`` are templated: others may hold secrets."""
     try:
+        check_limit(limit, groups)
         found, wrong = [], Mistakes()
         for name in groups.get(f"{deployment}_instances", []):
             variables = hostvars[name]

@@ -195,6 +195,22 @@ def leaders(play_hosts: Iterable[str], groups: Mapping[str, Iterable[str]]) -> d
     return found
 
 
+def check_limit(limit: str, groups: Mapping[str, Iterable[str]]) -> None:
+    """Refuse a ``--limit`` of which a name is nowhere in the inventory: Ansible passes over it and leads the rest.
+
+    Patterns (``*``, ``~``, ``[0]``, ``@file``) are Ansible's own affair, and so is a limit that leaves no host at all.
+    """
+    known = {*groups, "all", "ungrouped", "localhost", "127.0.0.1"}.union(*map(set, groups.values()))
+    names = [name.strip().lstrip("!&") for name in limit.replace(":", ",").split(",")]
+    odd = [name for name in names if name and name not in known and not set(name) & set("*?[]~@")]
+    if odd and "[" not in limit:  # a colon within brackets parts no names
+        deployments = ", ".join(groups.get("pd_deployments", ())) or "none"
+        raise PdopsError(
+            f"-l {', '.join(odd)}: the inventory has no such deployment, instance or group; its deployments are {deployments}; "
+            "nothing was touched, correct the name or leave it out."
+        )
+
+
 def start_order(instances: Iterable[Instance]) -> list[Instance]:
     """Prefill, decode, router; instances of one role keep the inventory's order. Stop in reverse."""
     return sorted(instances, key=lambda instance: START_ORDER.index(instance.role))

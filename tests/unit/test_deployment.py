@@ -8,6 +8,7 @@ import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils.deployment import (
     Instance,
     check_deployment,
+    check_limit,
     instance_from_dict,
     instance_from_variables,
     leaders,
@@ -91,6 +92,25 @@ def test_a_deployment_leads_itself_and_named_instances_lead_in_its_place() -> No
     }
     assert leaders(["other"], groups) == {}
     assert leaders(["x"], {}) == {}
+
+
+def test_a_limit_with_a_name_that_is_nowhere_is_refused_with_the_names_that_are() -> None:
+    groups = {"all": ["east", "ep", "west"], "pd_deployments": ["east", "west"], "east_instances": ["ep"]}
+    for fine in (
+        "",
+        "east",
+        "east,ep",
+        "east:!ep",
+        "pd_deployments:&east",
+        "ea*",
+        "~e.*",
+        "pd_deployments[0:1]",
+        "@retry",
+    ):
+        check_limit(fine, groups)
+    for odd in ("east,wset", "east:!wset", "wset"):
+        with pytest.raises(PdopsError, match=r"-l wset: the inventory has no such .* its deployments are east, west;"):
+            check_limit(odd, groups)
 
 
 def three(**per_role: dict[str, Any]) -> list[Instance]:
