@@ -5,15 +5,19 @@
 from __future__ import annotations
 
 import getpass
+import json
 import os
 import time
 from typing import Any
 
+from ansible import context
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import result_as_typed
 from ansible_collections.pdops.sglang.plugins.module_utils.change.who import this_process
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
+from ansible_collections.pdops.sglang.plugins.module_utils.report.outage import seconds_to_expect
 
 display = Display()
 
@@ -31,6 +35,9 @@ class ActionModule(ActionBase):
         if args.get("verb") == "begin":
             # The worker's parent is ansible-playbook itself: the process whose death ends the leading.
             args["leader"] = this_process(_user(), os.getppid())
+        events, members = args.pop("events", []), args.pop("all_instances", [])
+        if args.get("verb") == "confirm" and events:
+            args["outage_s"] = _outage_s(events, members)
         began = time.time()
         result.update(self._ask(args, task_vars))
         for line in result.get("guard", []):
@@ -42,6 +49,7 @@ class ActionModule(ActionBase):
             and not result.get("failed")
         ):
             result.update(self._watch(args, result, task_vars))
+        result = result_as_typed(result, context.CLIARGS.get("args", ()))
         return {**result, "kind": str(args.get("verb", "")), "began": began, "ended": time.time()}
 
     def _ask(self, args: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
@@ -115,6 +123,17 @@ class ActionModule(ActionBase):
                 trouble = f" ({error})"
                 self._reconnect()
                 state = {"steps": steps, "change": change}
+
+
+def _outage_s(events: list[dict[str, Any]], members: list[dict[str, Any]]) -> float | None:
+    """For how long the deployment did not answer, as the report is going to say."""
+    try:
+        # Plain data: what comes from templates carries tags, which the standard library need not know.
+        plain_events, plain_members = json.loads(json.dumps([events, members], default=str))
+        return seconds_to_expect(plain_events, plain_members)
+    except Exception as error:  # whatever events hold: a change that is proved is confirmed
+        display.vvv(f"pd_change: the outage is not known: {error}")
+        return None
 
 
 def _restored(steps: list[dict[str, Any]]) -> str:

@@ -15,9 +15,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from ansible import context
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import as_typed
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
 
 display = Display()
@@ -207,5 +209,5 @@ class _Progress:
     def _end(self, got: dict[str, Any], text: str) -> dict[str, Any]:
         # The log is in log_tail; in the sentence, which others repeat, it would hide what the sentence says.
         got.setdefault("log_tail", [])
-        got.update(failed=True, msg=text, seconds=round(self.spent_s(), 2))
+        got.update(failed=True, msg=as_typed(text, context.CLIARGS.get("args", ())), seconds=round(self.spent_s(), 2))
         return got

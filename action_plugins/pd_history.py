@@ -6,9 +6,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
+from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import as_typed
 from ansible_collections.pdops.sglang.plugins.module_utils.asked import PARAMETERS, check_extra_names, read_asked
 from ansible_collections.pdops.sglang.plugins.module_utils.deployment import Instance, instance_from_dict
 from ansible_collections.pdops.sglang.plugins.module_utils.history_text import history_lines
@@ -49,19 +51,29 @@ class ActionModule(ActionBase):
             return result
         lines: list[str] = []
         trouble: dict[str, list[str]] = {}  # names by sentence
+        silent: dict[str, tuple[str, list[str]]] = {}  # by machine: why, and names
         for item, listing in zip(wanted, given["results"]):
             if "versions" in listing:
                 lines += history_lines(item.name, item.role, listing, knob)
+            elif listing.get("unreachable"):
+                silent.setdefault(item.machine, (str(listing.get("msg") or "no answer"), []))[1].append(item.name)
             else:
                 trouble.setdefault(str(listing.get("msg") or "its machine did not answer"), []).append(item.name)
         if lines:
             lines.append("take one with -e from=, by sha256, label or file name, as in")
             lines.append("  ansible-playbook restore_knob.yml -e knob=NAME -e from=SHA256")
         for line in lines:
-            display.display(plain(f"  [{given['deployment']}] {line}"), color="cyan")
-        if trouble:
-            told = "; ".join(f"{', '.join(names)}: {said.rstrip('.')}" for said, names in trouble.items())
-            result.update(failed=True, msg=f"{told}.")
+            display.display(
+                as_typed(plain(f"  [{given['deployment']}] {line}"), context.CLIARGS.get("args", ())), color="cyan"
+            )
+        told = [
+            f"{machine} is unreachable ({said.rstrip('.')}), so the versions of {', '.join(names)} are not known"
+            for machine, (said, names) in silent.items()
+        ]
+        told += [f"{', '.join(names)}: {said.rstrip('.')}" for said, names in trouble.items()]
+        if told:
+            shown = "what is shown above holds for the others" if lines else "nothing is shown"
+            result.update(failed=True, msg=f"{'; '.join(told)}; {shown}.")
         return {**result, "lines": lines}
 
 

@@ -14,6 +14,7 @@ from ansible import constants, context
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
+from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import as_typed
 from ansible_collections.pdops.sglang.plugins.module_utils.asked import (
     VERBS,
     check_extra_names,
@@ -48,7 +49,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
-        began = time.time()
+        began, typed = time.time(), context.CLIARGS.get("args", ())
         _validation, given = self.validate_argument_spec(
             argument_spec={
                 "deployment": {"type": "str", "required": True},
@@ -56,6 +57,7 @@ class ActionModule(ActionBase):
                 "verb": {"type": "str", "choices": list(VERBS), "required": True},
                 "asked": {"type": "dict", "default": {}},
                 "infos": {"type": "list", "elements": "dict"},
+                "made": {"type": "list", "elements": "dict", "default": []},
                 "take_over": {"type": "str"},
                 "step_budget_s": {"type": "float", "default": 60.0},
                 "slack_s": {"type": "float", "default": 15.0},
@@ -74,9 +76,10 @@ class ActionModule(ActionBase):
             _check_docs(extra.get("docs"))
             if given["infos"] is None:
                 return {**result, "changed": False}
-            plan = decide(given["deployment"], instances, given["infos"], asked, given["take_over"] or None)
+            infos = [{**info, "obstacles": _obstacles(info, given["made"])} for info in given["infos"]]
+            plan = decide(given["deployment"], instances, infos, asked, given["take_over"] or None)
         except PdopsError as error:
-            return {**result, "failed": True, "msg": str(error), **error.details}
+            return {**result, "failed": True, "msg": as_typed(str(error), typed), **error.details}
         lines = plan_lines(plan, instances)
         lines += cost_lines(plan, instances, given["infos"], given["step_budget_s"], given["slack_s"])
         recorded, debts = self._record(given, plan, reason)
@@ -85,7 +88,7 @@ class ActionModule(ActionBase):
         for item in instances:
             if item.name in hostvars:
                 lines += [f"warning: {said}" for said in unknown_names(item.name, hostvars[item.name])]
-        lines = [mask_text(plain(line)) for line in lines]
+        lines = [as_typed(mask_text(plain(line)), typed) for line in lines]
         for line in lines:
             display.display(f"  [{given['deployment']}] {line}", color="cyan")
         result.update(
@@ -118,6 +121,15 @@ class ActionModule(ActionBase):
         except Exception as error:  # whatever somebody wrote into a record, the change goes on without it
             told = f"{type(error).__name__}: {error}"[:200]
             return [f"record: it cannot be read ({told}), so nothing of it is shown; see record.yml -e show=check"], []
+
+
+def _obstacles(info: dict[str, Any], made: list[dict[str, Any]]) -> list[str]:
+    """What the machine of ``info`` has against a deploy, each with its name; the plan tells it with the rest."""
+    said = list(info.get("obstacles", []))
+    for one in made:
+        if one.get("serve_machine") == info.get("change_machine") and one.get("msg") and "tasks" not in one:
+            said += one.get("mistakes") or [one["msg"]]
+    return [f"{info.get('change_machine')}: {each}" for each in said]
 
 
 def _check_docs(docs: Any) -> None:

@@ -11,12 +11,13 @@ import os
 import socket
 from typing import Any
 
-from ansible import constants
+from ansible import constants, context
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 from ansible_collections.pdops.sglang.plugins.action.pd_report import environment
 from ansible_collections.pdops.sglang.plugins.module_utils import foreign_json
+from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import as_typed
 from ansible_collections.pdops.sglang.plugins.module_utils.asked import PARAMETERS, check_extra_names
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
@@ -88,7 +89,8 @@ class ActionModule(ActionBase):
         except Exception as error:
             if verb != "change":
                 if isinstance(error, PdopsError):
-                    return {**result, "failed": True, "msg": str(error), **error.details}
+                    said = as_typed(str(error), context.CLIARGS.get("args", ()))
+                    return {**result, "failed": True, "msg": said, **error.details}
                 raise
             # The change has ended already, and a failed task would turn a good one into one that is rolled back.
             told = str(error) if isinstance(error, (PdopsError, OSError)) else f"{type(error).__name__}: {error}"
@@ -302,7 +304,10 @@ class ActionModule(ActionBase):
         lines = [mask_text(line) for line in lines]
         if not self.given["quiet"]:
             for line in lines:
-                display.display(plain(f"  [{self.given['deployment']}] {line}"), color=color)
+                display.display(
+                    as_typed(plain(f"  [{self.given['deployment']}] {line}"), context.CLIARGS.get("args", ())),
+                    color=color,
+                )
         return lines
 
 

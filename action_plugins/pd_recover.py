@@ -6,9 +6,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
+from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import as_typed, result_as_typed
 from ansible_collections.pdops.sglang.plugins.module_utils.asked import PARAMETERS, check_extra_names
 from ansible_collections.pdops.sglang.plugins.module_utils.change.survey import FINISHES
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
@@ -30,10 +32,11 @@ class ActionModule(ActionBase):
             _check(args, load_extra_vars(self._loader))
         except PdopsError as error:
             return {**result, "failed": True, "msg": str(error)}
-        result.update(self._execute_module(module_args=args, task_vars=task_vars))
+        typed = context.CLIARGS.get("args", ())
+        result.update(result_as_typed(self._execute_module(module_args=args, task_vars=task_vars), typed))
         label = (task_vars or {}).get("change_deployment") or (task_vars or {}).get("inventory_hostname", "")
         for line in result.get("lines", []):
-            display.display(plain(f"  [{label}] {line}"), color="cyan")
+            display.display(as_typed(plain(f"  [{label}] {line}"), typed), color="cyan")
         return result
 
 

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.pdops.sglang.plugins.module_utils import foreign_json
+from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import by_collection
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
 from ansible_collections.pdops.sglang.plugins.module_utils.report.files import write_report
@@ -55,6 +57,7 @@ class ActionModule(ActionBase):
     def _report(self, given: dict[str, Any], result: dict[str, Any]) -> None:
         # Plain data: what comes from templates carries tags, which the standard library need not know.
         story = foreign_json.loads(json.dumps(given["story"], default=str))
+        story["collection"] = by_collection(context.CLIARGS.get("args", ()))
         view = make_view(story)
         result["lines"] = lines = console_lines(view)
         if not given["quiet"]:

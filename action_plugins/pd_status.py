@@ -7,9 +7,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
+from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import as_typed, result_as_typed
 from ansible_collections.pdops.sglang.plugins.module_utils.asked import PARAMETERS, check_extra_names, read_asked
 from ansible_collections.pdops.sglang.plugins.module_utils.deployment import instance_from_dict
 from ansible_collections.pdops.sglang.plugins.module_utils.knobs import check_name
@@ -32,9 +34,10 @@ class ActionModule(ActionBase):
             _check(args, load_extra_vars(self._loader))
         except PdopsError as error:
             return {**result, "failed": True, "msg": str(error)}
-        result.update(self._execute_module(module_args=args, task_vars=task_vars))
+        typed = context.CLIARGS.get("args", ())
+        result.update(result_as_typed(self._execute_module(module_args=args, task_vars=task_vars), typed))
         for line in result.get("lines", []):
-            display.display(plain(f"  [{self._label(task_vars or {})}] {line}"), color="cyan")
+            display.display(as_typed(plain(f"  [{self._label(task_vars or {})}] {line}"), typed), color="cyan")
         return result
 
     def _label(self, task_vars: dict[str, Any]) -> str:

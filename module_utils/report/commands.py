@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Optional
 
+from ..as_typed import COLLECTION
 from ..secret_masking import is_secret
 from . import clean
 from .story import Story
@@ -17,18 +18,19 @@ from .story import Story
 _REASON = "WHY"
 
 _PLAYBOOKS = {
-    "restore": "restore_knob.yml",
-    "set": "set_knob.yml",
-    "revert": "revert_knob.yml",
-    "restart": "restart.yml",
-    "verify": "verify.yml",
-    "kernels": "deploy_kernels.yml",
+    "restore": "restore_knob",
+    "set": "set_knob",
+    "revert": "revert_knob",
+    "restart": "restart",
+    "verify": "verify",
+    "kernels": "deploy_kernels",
 }
 
 
 def play(story: Story, verb: str, **given: Any) -> str:
     """`ansible-playbook set_knob.yml -l dsv4 -e knob=X -e value=4`, quoted for a shell. None is left out."""
-    words = ["ansible-playbook", _PLAYBOOKS.get(verb, f"{verb}.yml")]
+    name = _PLAYBOOKS.get(verb, verb)
+    words = ["ansible-playbook", f"{COLLECTION}{name}" if story.collection else f"{name}.yml"]
     if story.deployment:
         words += ["-l", story.deployment]
     for name, value in given.items():

@@ -75,7 +75,10 @@ class Member:
 
 @dataclass(frozen=True)
 class Story:
-    """A whole run. ``plan`` is that of ``pd_plan``, masked; ``command`` is what the operator typed, when it is known."""
+    """A whole run. ``plan`` is that of ``pd_plan``, masked; ``command`` is what the operator typed, when it is known.
+
+    ``collection`` is whether playbooks go by the collection's names, as in an installed one.
+    """
 
     deployment: str
     verb: str
@@ -86,6 +89,7 @@ class Story:
     outcome: str
     said: str
     command: str
+    collection: bool
     simulation: bool
     plan: Mapping[str, Any]
     debt: tuple[str, ...]
@@ -128,6 +132,7 @@ def read_story(given: Any) -> Story:
         outcome=str(raw.get("outcome")) if raw.get("outcome") in OUTCOMES else "unknown",
         said=clean.text(raw.get("said") or plan.get("summary")),
         command=clean.text(raw.get("command"), 1000),
+        collection=raw.get("collection") is True,
         simulation=bool(raw.get("simulation")) or _is_simulation(raw),
         plan={**plan, "edits": edits},
         debt=tuple(clean.text(item) for item in clean.sequence(raw.get("debt"))),

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -43,6 +44,15 @@ def test_a_knob_is_restored_by_the_name_of_the_collections_playbook(installed: I
     assert lab.script.read_bytes() == lab.backup.read_bytes() and lab.running_knob() == "512" and lab.serves()
     proved = installed.play("pdops.sglang.verify")
     assert Ran(0, proved).recap["changed"] == 0
+    # What to type next is told by the name that was typed.
+    assert "ansible-playbook pdops.sglang.revert_knob -l lab -e knob=" in ran
+    assert (
+        re.findall(
+            r"\b(?:revert_knob|restore_knob|set_knob|verify|recover|restart|history|rollback)\.yml",
+            planned + ran + proved,
+        )
+        == []
+    )
     # The engine's interpreter stands in the lab's scripts, wherever it is.
     assert str(ROOT) not in (planned + ran + proved).replace(str(Path(sys.executable).parent), "")
     assert sorted(path.name for path in installed.site.iterdir()) == ["inventory"]
