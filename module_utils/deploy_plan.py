@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from . import scoping
 from .asked import Asked
+from .mistakes import Mistakes
 from .pdops_error import PdopsError
 from .plan import Plan
 from .sight import Sight
@@ -16,16 +18,22 @@ _CALLED = {"key": "file of keys"}
 
 
 def _offered(sight: Sight) -> dict[str, Mapping[str, Any]]:
-    """By instance, what the machines offer; refuses when one of them refuses."""
+    """By instance, what the machines offer; refuses with everything that they and their instances have against it."""
     offers: dict[str, Mapping[str, Any]] = {}
+    wrong = Mistakes("obstacles")
     for info in sight.infos:
         offers.update(info.get("deploy", {}))
+        wrong.add(*map(str, info.get("obstacles", [])))
     for item in sight.instances:
         offer = offers.get(item.name)
         if offer is None:
             raise PdopsError(f"{item.name}: nothing was worked out for it; nothing was changed.")
         if offer.get("refused"):
-            raise PdopsError(f"{item.name}: {offer['refused']}", **dict(offer.get("details") or {}))
+            details = dict(offer.get("details") or {})
+            said = details.pop("mistakes", [offer["refused"]])
+            wrong.add(*(f"{item.name}: {sentence}" for sentence in said))
+            wrong.details = {**details, **wrong.details}
+    wrong.refuse()
     return offers
 
 
@@ -95,14 +103,8 @@ def plan_deploy(deployment: str, sight: Sight, asked: Asked) -> Plan:
     expect = {edit["instance"]: dict(edit["expect"]) for edit in edits if edit["expect"]}
     changed = list(dict.fromkeys(edit["instance"] for edit in edits))
     summary = f"deployed {deployment}" + (f" ({', '.join(changed)})" if changed else " (nothing was written)")
-    roles = {item.role for item in sight.instances if item.name in why}
-    scope = "router" if roles == {"router"} else "co" if roles else "none"
-    if asked.scope == "decode" and roles and roles <= {"decode"}:
-        scope = "decode"
-    elif asked.scope in ("decode", "router") and asked.scope != scope:
-        raise PdopsError(f"scope={asked.scope} does not restart {', '.join(why)}; leave scope out.")
-    in_scope = {"co": ("prefill", "decode", "router"), "none": ()}.get(scope, (scope,))
-    restart = tuple(item.name for item in sight.instances if item.role in in_scope)
+    scope = scoping.scope_of_deploy(sight, asked, why)
+    restart = tuple(scoping.in_scope(sight, scope))
     return Plan(
         deployment,
         asked.verb,

@@ -26,55 +26,19 @@ from .left_to_unit import leave_to_unit
 from .managed.knob_block import is_managed
 from .pdops_error import PdopsError
 from .script_views import masked_beside, shown_lines
-from .scripts.analysis import analyse
 from .scripts.deciding import has_knob, knob_line, same_knob
 from .scripts.diffing import changed_lines
-from .scripts.reading import Reading, read_script
+from .scripts.reading import read_script
 from .services import manager_for
 from .services.base import ServiceManager, UnitStatus
 from .serving.last_confirmed import moves_of
 from .several_knobs import edit_of_several
 from .shown_values import hide, shown, stale_rows
+from .source_values import chosen_of, names_in, values_in
 from .store.atomic import read_regular
 from .store.backups import MOST_BYTES
 from .store.sources import Source, sources_of
 from .store.store import Store
-
-
-def _matches(source: Source, wanted: str) -> bool:
-    if source.kind == "version":
-        return source.label == wanted or (len(wanted) >= 6 and source.name.startswith(wanted))
-    if wanted in (source.label, source.name, os.path.basename(source.name)):
-        return True
-    return len(wanted) >= 6 and hashlib.sha256(source.content).hexdigest().startswith(wanted)
-
-
-def _chosen(path: str, sources: list[Source], wanted: str | None, now: bytes) -> list[Source]:
-    if wanted is None:
-        return sources
-    if wanted == "previous":
-        # The newest stored content that is not the present one, as the store understands the word.
-        return [source for source in sources if source.kind == "version" and source.content != now][:1]
-    found = [source for source in sources if _matches(source, wanted)]
-    if len({source.content for source in found}) > 1:
-        raise PdopsError(
-            f"from={wanted} means several contents of {path}: {', '.join(source.told for source in found)}; give the sha256 or the file name."
-        )
-    return found[:1]
-
-
-def _names(content: bytes) -> set[str]:
-    """Knobs that the engine sees because of a script, also those whose value only a run tells; secrets left out."""
-    return {name for name in analyse(content.decode("latin-1")).exported() if not knobs.is_secret(name)}
-
-
-def _values(reading: Reading) -> dict[str, str]:
-    """Knobs whose value can be known without running the script, secrets left out."""
-    return {
-        name: export.value
-        for name, export in reading.active().items()
-        if export.value is not None and not knobs.is_secret(name)
-    }
 
 
 class _Look:
@@ -99,7 +63,7 @@ class _Look:
             error.details["no_script"] = True
             raise
         self.reading = read_script(self.content)
-        self.now = _values(self.reading)
+        self.now = values_in(self.reading)
         former = sources_of(instance.serve_script, store)
         self.sources = list(former.found)
         self.skipped = former.skipped
@@ -108,7 +72,7 @@ class _Look:
 
     def chosen(self) -> list[Source]:
         """The sources that `from=` leaves."""
-        return _chosen(self.instance.serve_script, self.sources, self.asked.source, self.content)
+        return chosen_of(self.instance.serve_script, self.sources, self.asked.source, self.content)
 
     def running(self, names: set[str]) -> dict[str, dict[str, Any]]:
         """What the running process has: ``{name: {state: set|absent|unknown, value, evidence}}``."""
@@ -177,7 +141,7 @@ class _Look:
     def restorable(self) -> list[dict[str, Any]]:
         """Edits that bring a knob back that the script lacks; one per knob, from its best source."""
         edits = []
-        there = _names(self.content)
+        there = names_in(self.content)
         if self.asked.knob is not None:
             if self.asked.source is None and self.asked.value is None and self.asked.knob in there:
                 return []  # it is there; whether it is in effect is another question
@@ -185,27 +149,27 @@ class _Look:
         else:
             wanted = set()
             for source in self.chosen():
-                wanted |= _names(source.content) - there
+                wanted |= names_in(source.content) - there
         for knob in sorted(wanted):
             for source in self.chosen():
-                value = _values(read_script(source.content)).get(knob)
-                if knob not in _names(source.content) or same_knob(source.content, self.content, knob):
+                value = values_in(read_script(source.content)).get(knob)
+                if knob not in names_in(source.content) or same_knob(source.content, self.content, knob):
                     continue
                 if self.asked.value is not None and value != self.asked.value:
                     continue
                 edits.append(
-                    {**self.edit(knob, source, value, "restored"), "other_values": self.other_values(knob, value)}
+                    {**self.edit(knob, source, value, "restored"), "other_values": self.othervalues_in(knob, value)}
                 )
                 break
         return edits
 
-    def other_values(self, knob: str, taken: str | None) -> dict[str, str]:
+    def othervalues_in(self, knob: str, taken: str | None) -> dict[str, str]:
         """Values that other sources have, each with the best source that has it."""
         if self.asked.value is not None or self.asked.source is not None:
             return {}
         found: dict[str, str] = {}
         for source in self.chosen():
-            value = _values(read_script(source.content)).get(knob)
+            value = values_in(read_script(source.content)).get(knob)
             if value is not None and value not in (taken, self.now.get(knob)):
                 found.setdefault(value, source.told)
         return found
@@ -221,7 +185,7 @@ class _Look:
         """The edit that puts the knob back to what it was before its newest change: its former line, as it was."""
         knob = str(self.asked.knob)
         for source in self.chosen():
-            before = _values(read_script(source.content)).get(knob)
+            before = values_in(read_script(source.content)).get(knob)
             if same_knob(source.content, self.content, knob):
                 continue
             if self.asked.value is not None and before != self.asked.value:
@@ -312,7 +276,7 @@ class _Look:
             "source_known": bool(self.chosen()),
             "intended": dict(self.now) if managed else shown(self.now),
             "known_knobs": sorted(
-                {name for source in self.sources for name in _values(read_script(source.content))} | set(self.now)
+                {name for source in self.sources for name in values_in(read_script(source.content))} | set(self.now)
             ),
             "running": {name: {**seen, "value": shown({name: seen["value"]})[name]} for name, seen in running.items()},
             "stale": self._stale(running),

@@ -106,6 +106,21 @@ def _asked_for(sight: Sight, asked: Asked, names: list[str], shared: list[str]) 
     return scope, why
 
 
+def scope_of_deploy(sight: Sight, asked: Asked, names: Iterable[str]) -> str:
+    """What restarts when a deploy has a reason to restart these: engines together, the router alone when only it has one.
+
+    Raises :class:`PdopsError` for an asked scope that would leave one of them as it is.
+    """
+    wanted = list(names)
+    roles = _roles(sight, wanted)
+    scope = "router" if roles == {"router"} else "co" if roles else "none"
+    if asked.scope == "decode" and roles == {"decode"}:
+        return "decode"
+    if asked.scope in ("decode", "router") and asked.scope != scope:
+        raise PdopsError(f"scope={asked.scope} does not restart {', '.join(wanted)}; leave scope out.")
+    return scope
+
+
 def scope_of_named(sight: Sight, asked: Asked) -> tuple[str, list[str], str]:
     """What ``scope=``, ``-l``, ``instance=`` and ``role=`` mean for a restart, never more than was named: scope, names, reason."""
     given = bool(asked.instances) or asked.role is not None

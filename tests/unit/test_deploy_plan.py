@@ -36,11 +36,18 @@ def edit(
     }
 
 
-def plan(offers: dict[str, Any], seen: dict[str, Any] | None = None, open_change: Any = None, **asked: Any) -> Plan:
+def plan(
+    offers: dict[str, Any],
+    seen: dict[str, Any] | None = None,
+    open_change: Any = None,
+    obstacles: list[str] | None = None,
+    **asked: Any,
+) -> Plan:
     filled = {r: {"edits": [], "intended": {}, "write_down": {}, "refused": None, **offers.get(r, {})} for r in ROLES}
     info = {
         "instances": {r: {"role": r, "edits": [], **(seen or {}).get(r, SERVES)} for r in ROLES},
         "deploy": filled,
+        "obstacles": obstacles or [],
         "open_change": open_change,
         "unreported": [],
     }
@@ -104,6 +111,20 @@ def test_refusals_and_what_nobody_could_look_at_stop_it() -> None:
         plan({"decode": {"refused": "it drifted", "details": {"lines": []}}})
     with pytest.raises(PdopsError, match="unit is masked"):
         plan({}, {"decode": {"error": "unit is masked", "stale": []}})
+
+
+def test_everything_that_instances_and_machines_have_against_it_is_told_at_once() -> None:
+    both = {"refused": "2 reasons", "details": {"mistakes": ["it drifted", "its unit was edited"], "other_lines": [1]}}
+    with pytest.raises(PdopsError) as refused:
+        plan({"prefill": both, "router": {"refused": "its key"}}, obstacles=["m: no python3-venv"])
+    assert refused.value.details["mistakes"] == [
+        "m: no python3-venv",
+        "prefill: it drifted",
+        "prefill: its unit was edited",
+        "router: its key",
+    ]
+    assert str(refused.value).startswith("4 obstacles, and nothing was touched:\n- m: no python3-venv")
+    assert refused.value.details["other_lines"] == [1]
 
 
 def test_kept_values_are_told_as_what_to_write_down() -> None:

@@ -16,7 +16,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import Pd
 from ansible_collections.pdops.sglang.plugins.module_utils.plan_text import plan_lines
 from ansible_collections.pdops.sglang.plugins.module_utils.planning import Plan, decide
 
-KNOB = "SGLANG_SM120_MMA_TARGET_CTAS"
+from tests.unit.offered import KNOB, edit, report
 
 
 def instances() -> list[Instance]:
@@ -24,10 +24,6 @@ def instances() -> list[Instance]:
         Instance(role, role, f"sglang-{role}", f"/root/{role}.sh", f"http://127.0.0.1:{30000 + n}", "gpu1")
         for n, role in enumerate(("prefill", "decode", "router"))
     ]
-
-
-def report(role: str, **more: Any) -> dict[str, Any]:
-    return {"role": role, "edits": [], "stale": [], "intended": {}, "running": {}, **more}
 
 
 def info(open_change: Any = None, unreported: Any = (), **per_role: dict[str, Any]) -> list[dict[str, Any]]:
@@ -38,24 +34,6 @@ def info(open_change: Any = None, unreported: Any = (), **per_role: dict[str, An
             "unreported": list(unreported),
         }
     ]
-
-
-def edit(instance: str = "decode", knob: str = KNOB, after: str | None = "512", **more: Any) -> dict[str, Any]:
-    return {
-        "instance": instance,
-        "path": f"/root/{instance}.sh",
-        "knob": knob,
-        "before": None,
-        "after": after,
-        "source": {"kind": "backup", "told": "backup serve.sh.pretgt_revert_2025.bak"},
-        "changed_lines": [{"sign": "+", "line": 12, "text": f"export {knob}={after}"}],
-        "sha256_before": "a" * 64,
-        "sha256_after": "b" * 64,
-        "refused": None,
-        "in_effect": False,
-        "warnings": [],
-        **more,
-    }
 
 
 def plan(verb: str, infos: list[dict[str, Any]], take_over: str | None = None, **given: Any) -> Plan:

@@ -13,30 +13,14 @@ from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import Pd
 from ansible_collections.pdops.sglang.plugins.module_utils.plan_text import plan_lines
 from ansible_collections.pdops.sglang.plugins.module_utils.planning import Plan, decide
 
+from tests.unit import offered
+
 NAMES = ("prefill-1", "prefill-2", "decode-1", "decode-2", "router")
 PAIR = "SGLANG_DSV4_KV_LAYOUT"
 
 
-def report(role: str, **more: Any) -> dict[str, Any]:
-    return {"role": role, "edits": [], "stale": [], "intended": {}, "running": {}, **more}
-
-
 def edit(instance: str = "decode", knob: str = "A", after: str | None = "512", **more: Any) -> dict[str, Any]:
-    return {
-        "instance": instance,
-        "path": f"/root/{instance}.sh",
-        "knob": knob,
-        "before": None,
-        "after": after,
-        "source": {"kind": "backup", "told": "backup serve.sh.pretgt_revert_2025.bak"},
-        "changed_lines": [{"sign": "+", "line": 12, "text": f"export {knob}={after}"}],
-        "sha256_before": "a" * 64,
-        "sha256_after": "b" * 64,
-        "refused": None,
-        "in_effect": False,
-        "warnings": [],
-        **more,
-    }
+    return offered.edit(instance, knob, after, **more)
 
 
 def instances(names: tuple[str, ...]) -> list[Instance]:
@@ -55,7 +39,7 @@ def plan(
     **given: Any,
 ) -> Plan:
     found = {
-        name: report(
+        name: offered.report(
             name.split("-")[0],
             edits=[item for item in edits or [] if item["instance"] == name],
             unit={"pid": None if name == down else 7},

@@ -27,7 +27,6 @@ from ansible_collections.pdops.sglang.plugins.module_utils.change import (
     stepping,
     survey,
     undoing,
-    verbs,
 )
 from ansible_collections.pdops.sglang.plugins.module_utils.change import record as rules
 from ansible_collections.pdops.sglang.plugins.module_utils.change.book import Book
@@ -35,7 +34,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.deployment import sta
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.store.store import Store
 from kill_life import Life, life_of, nobody
-from kill_machine import KNOB, Machine, patch
+from kill_machine import Machine, patch
 
 NAMES = ("prefill-1", "prefill-2", "decode-1", "decode-2", "router-1")
 
@@ -140,32 +139,11 @@ class Controller:
 
     def verb(self, machine: Machine, verb: str, **more: Any) -> dict[str, Any]:
         self.fleet.at(machine)
-        given = {
-            "verb": verb,
-            "state_dir": machine.state_dir,
-            "change_id": self.id,
-            "deployment": "lab",
-            "intent": "set",
-            "summary": f"set {KNOB}=512",
-            "edits": self.edits.get(machine.called, []),
-            "instances": machine.specs,
-            "elsewhere": [
-                {**item.as_dict(), "url": "http://gpu:1"}
-                for item in self.fleet.instances
-                if item.machine != machine.called
-            ],
-            "scope": "co",
-            "touches": [],
-            "alone": False,
-            "leader": self.leader,
-            "take_over": None,
-            "budget_s": 60.0,
-            "slack_s": 15.0,
-            "said": "",
-            "step": "renew",
-            "ids": [self.id],
-        }
-        return verbs.run({**given, **more}, check_mode=False)
+        elsewhere = [
+            {**item.as_dict(), "url": "http://gpu:1"} for item in self.fleet.instances if item.machine != machine.called
+        ]
+        edits = self.edits.get(machine.called, [])
+        return machine.verb(verb, self.id, edits, self.leader, **{"elsewhere": elsewhere, **more})
 
     def bring(self, state: str, name: str) -> None:
         machine = self.fleet.of(name)

@@ -93,6 +93,29 @@ class Machine:
         with open(self.scripts[role], "wb") as target:
             target.write(content)
 
+    def verb(
+        self, verb: str, change_id: str, edits: list[dict[str, Any]], leader: dict[str, Any], **more: Any
+    ) -> dict[str, Any]:
+        """What the module pd_change does here when a controller calls it."""
+        given = {
+            "verb": verb,
+            "state_dir": self.state_dir,
+            "change_id": change_id,
+            "deployment": "lab",
+            "intent": "set",
+            "summary": f"set {KNOB}=512",
+            "edits": edits,
+            "instances": self.specs,
+            "leader": leader,
+            "take_over": None,
+            "budget_s": 60.0,
+            "slack_s": 15.0,
+            "said": "",
+            "step": "renew",
+            "ids": [change_id],
+        }
+        return verbs.run({**given, **more}, check_mode=False)
+
     # -- as a service manager -------------------------------------------------------------------
 
     def bring(self, _manager: Any, request: Any) -> None:
@@ -163,24 +186,7 @@ class Controller:
         machine.controllers.add(number)
 
     def verb(self, verb: str, **more: Any) -> dict[str, Any]:
-        given = {
-            "verb": verb,
-            "state_dir": self.machine.state_dir,
-            "change_id": self.id,
-            "deployment": "lab",
-            "intent": "set",
-            "summary": f"set {KNOB}=512",
-            "edits": self.edits,
-            "instances": self.machine.specs,
-            "leader": self.leader,
-            "take_over": None,
-            "budget_s": 60.0,
-            "slack_s": 15.0,
-            "said": "",
-            "step": "renew",
-            "ids": [self.id],
-        }
-        return verbs.run({**given, **more}, check_mode=False)
+        return self.machine.verb(verb, self.id, self.edits, self.leader, **more)
 
     def bring(self, state: str, unit: str) -> None:
         verb = {"started": "start", "stopped": "stop"}[state]
