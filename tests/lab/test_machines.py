@@ -177,6 +177,7 @@ def test_a_pair_that_does_not_serve_goes_back_on_all_machines_and_the_prefill_re
 def test_a_deploy_that_does_not_reach_a_machine_says_so_and_changes_nothing(lab: Lab) -> None:
     lab.lab("cut", "lab-m2")
     ran = lab.play("deploy.yml", "--check")
+    past = lab.play("history.yml")
     lab.lab("cut", "--mend")
     assert ran.rc == 2
     assert (
@@ -184,3 +185,8 @@ def test_a_deploy_that_does_not_reach_a_machine_says_so_and_changes_nothing(lab:
         in ran.words
     )
     assert "NO MORE HOSTS LEFT" not in ran.words
+    assert past.rc == 2 and "lab-prefill (prefill): " in past.words
+    assert (
+        "lab-m2 is unreachable (Task failed: machine lab-m2 is cut off (python -m lab cut)), so the versions of "
+        "lab-decode, lab-router are not known; what is shown above holds for the others." in past.words
+    )
