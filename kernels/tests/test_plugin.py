@@ -14,10 +14,12 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from forks import Forks
 
 ROOT = Path(__file__).parents[1]
 SGLANG = ROOT / ".cache" / "sglang"
@@ -47,21 +49,34 @@ def test_wheel_names_triton_and_not_torch(installed: Path) -> None:
     assert wanted == ["Requires-Dist: triton<3.10,>=3.7.1"]
 
 
-def serve(code: str, installed: Path, *, first: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run `code` in a process that sees our wheel and the real SGLang."""
+Serve = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def serve(installed: Path, interpreting: Forks, tmp_path: Path) -> Serve:
+    """Run code in a process that sees our wheel and the real SGLang."""
     if not (SGLANG / "ready").exists():
         pytest.skip("the real SGLang is not installed: tools/setup-sglang says why")
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("TRITON", "PDOPS", "SGLANG"))}
-    path = ":".join(str(p) for p in (first, installed, SGLANG) if p)
-    clean |= {
-        "PYTHONPATH": path,
-        "TRITON_INTERPRET": "1",
-        "PDOPS_KERNELS_MACHINE": "rtx-pro-6000",
-        "PYTHONWARNINGS": "ignore",
-    }
-    return subprocess.run(
-        [sys.executable, "-c", code], env=clean | env, capture_output=True, text=True, timeout=200, check=False
-    )
+
+    def call(
+        code: str, *, first: Path | None = None, whole: bool = False, **more: str
+    ) -> subprocess.CompletedProcess[str]:
+        """`whole` starts a Python as a server does; else it is a fork of one that has torch and triton."""
+        env = clean | {
+            "PYTHONPATH": ":".join(str(p) for p in (first, installed, SGLANG) if p),
+            "TRITON_INTERPRET": "1",
+            "PDOPS_KERNELS_MACHINE": "rtx-pro-6000",
+            "PYTHONWARNINGS": "ignore",
+            **more,
+        }
+        if not whole:
+            return interpreting.run(env, tmp_path, code=code)
+        return subprocess.run(
+            [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=200, check=False
+        )
+
+    return call
 
 
 LOAD = """
@@ -114,10 +129,10 @@ print('error', error)
 )
 
 
-def test_hooked_kernel_agrees_with_sglangs_own(installed: Path, tmp_path: Path, held: list[str]) -> None:
+def test_hooked_kernel_agrees_with_sglangs_own(serve: Serve, tmp_path: Path, held: list[str]) -> None:
     done = serve(
         CALLS,
-        installed,
+        whole=True,
         PDOPS_KERNELS_STATUS_DIR=str(tmp_path),
         PDOPS_KERNELS_STRICT="1",
         SGLANG_SM120_MMA_TARGET_CTAS="8",
@@ -158,17 +173,15 @@ def test_a_status_directory_that_breaks_later_does_not_end_a_server(
     assert "status record cannot be written" in caplog.text
 
 
-def test_allow_list_of_sglang_leaves_us_out_and_then_there_is_no_record(installed: Path, tmp_path: Path) -> None:
+def test_allow_list_of_sglang_leaves_us_out_and_then_there_is_no_record(serve: Serve, tmp_path: Path) -> None:
     code = LOAD + "assert not hasattr(m.flash_mla_with_kvcache_sm120, '__wrapped__')"
-    done = serve(code, installed, PDOPS_KERNELS_STATUS_DIR=str(tmp_path), SGLANG_PLUGINS="other")
+    done = serve(code, PDOPS_KERNELS_STATUS_DIR=str(tmp_path), SGLANG_PLUGINS="other")
     assert done.returncode == 0 and not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("strict", ["0", "1"])
 @pytest.mark.parametrize("trouble", ["version", "target"])
-def test_trouble_ends_the_process_in_strict_mode_only(
-    installed: Path, tmp_path: Path, trouble: str, strict: str
-) -> None:
+def test_trouble_ends_the_process_in_strict_mode_only(serve: Serve, tmp_path: Path, trouble: str, strict: str) -> None:
     code, first = LOAD + "assert not hasattr(m.flash_mla_with_kvcache_sm120, '__wrapped__'); print('served')", None
     if trouble == "version":
         first = tmp_path / "first"
@@ -179,7 +192,7 @@ def test_trouble_ends_the_process_in_strict_mode_only(
     else:  # the function moved
         code = "import pdops_kernels.sglang_plugin as p; p.TARGET = p.TARGET + '_moved'\n" + code
     status = tmp_path / "status"
-    done = serve(code, installed, first=first, PDOPS_KERNELS_STATUS_DIR=str(status), PDOPS_KERNELS_STRICT=strict)
+    done = serve(code, first=first, PDOPS_KERNELS_STATUS_DIR=str(status), PDOPS_KERNELS_STRICT=strict)
     (record,) = (json.loads(p.read_text()) for p in status.glob("*.json"))
     sentence = "outside the known range 0.5.23" if trouble == "version" else "could not apply the hook"
     assert sentence in record["error"]
@@ -193,17 +206,15 @@ def test_trouble_ends_the_process_in_strict_mode_only(
         assert (done.returncode, record["state"]) == (0, "failed") and "served" in done.stdout
 
 
-def test_a_bad_knob_always_ends_the_process(installed: Path, tmp_path: Path) -> None:
-    done = serve(
-        LOAD + "print('served')", installed, PDOPS_KERNELS_STATUS_DIR=str(tmp_path), SGLANG_SM120_MMA_TARGET_CTAS="2x"
-    )
+def test_a_bad_knob_always_ends_the_process(serve: Serve, tmp_path: Path) -> None:
+    done = serve(LOAD + "print('served')", PDOPS_KERNELS_STATUS_DIR=str(tmp_path), SGLANG_SM120_MMA_TARGET_CTAS="2x")
     assert done.returncode == 78 and "served" not in done.stdout
     assert "SGLANG_SM120_MMA_TARGET_CTAS='2x' is not a whole number" in done.stderr
 
 
-def test_no_gpu_is_found_out_at_the_first_call(installed: Path, tmp_path: Path) -> None:
+def test_no_gpu_is_found_out_at_the_first_call(serve: Serve, tmp_path: Path) -> None:
     for strict, code in (("0", 0), ("1", 78)):
-        done = serve(CALLS.split("long = dict")[0].replace("for drop in", "m._sm120_default_backend = 'torch'\nfor drop in"), installed,
+        done = serve(CALLS.split("long = dict")[0].replace("for drop in", "m._sm120_default_backend = 'torch'\nfor drop in"),
                      PDOPS_KERNELS_STATUS_DIR=str(tmp_path / strict), PDOPS_KERNELS_STRICT=strict, PDOPS_KERNELS_MACHINE="")  # fmt: skip
         (record,) = (json.loads(p.read_text()) for p in (tmp_path / strict).glob("*.json"))
         assert done.returncode == code, done.stderr[-1000:]

@@ -57,7 +57,7 @@ def test_gate_passes_on_sm_90_and_sm_120(tool: Tool, held: list[str]) -> None:
     ],
 )
 def test_gate_fails_on_a_config_that_spills_or_grows(
-    tool: Tool, tmp_path: Path, old: str, new: str, problem: str
+    quick_tool: Tool, tmp_path: Path, old: str, new: str, problem: str
 ) -> None:
     src = changed(tmp_path, "configs.py", old, new)
     # only the first served kind, to be quick
@@ -67,23 +67,25 @@ def test_gate_fails_on_a_config_that_spills_or_grows(
             "SERVED: tuple[Case, ...] = (", "SERVED: tuple[Case, ...] = (Case('mla_packed', caps=(128,)),)\n_UNUSED = ("
         )
     )
-    done = tool("gate", "--archs", "120", src=src)
+    done = quick_tool("gate", "--archs", "120", src=src)
     assert done.returncode == 1 and problem in done.stdout
 
 
 def test_prewarm_twice_gives_the_same_binaries_and_compiles_nothing(
-    tool: Tool, tmp_path: Path, held: list[str]
+    tool: Tool, quick_tool: Tool, tmp_path: Path, held: list[str]
 ) -> None:
-    first, second = (json.loads(tool("prewarm", "--cache-dir", str(tmp_path / "a"), "--json").stdout) for _ in "12")
+    first, second = (
+        json.loads(run("prewarm", "--cache-dir", str(tmp_path / "a"), "--json").stdout) for run in (tool, quick_tool)
+    )
     assert first["compiled"] == 3 and (second["compiled"], second["cached"]) == (0, 3)
     copy = changed(tmp_path, "__init__.py", '__version__ = "0.1.0"', '__version__ = "0.1.0"  # elsewhere')
-    elsewhere = json.loads(tool("prewarm", "--cache-dir", str(tmp_path / "b"), "--json", src=copy).stdout)
+    elsewhere = json.loads(quick_tool("prewarm", "--cache-dir", str(tmp_path / "b"), "--json", src=copy).stdout)
     assert elsewhere["compiled"] == 3
     assert first["kernels"] == second["kernels"] == elsewhere["kernels"]
     held.append("pre-warm twice gives the same binaries")
 
 
-def test_tools_fail_with_a_code_and_one_sentence(tool: Tool) -> None:
+def test_tools_fail_with_a_code_and_one_sentence(quick_tool: Tool) -> None:
     for name, *args in (
         ("prewarm", "--arch", "75"),
         ("prewarm", "--kind", "gqa_96"),
@@ -91,7 +93,7 @@ def test_tools_fail_with_a_code_and_one_sentence(tool: Tool) -> None:
         ("gate", "--archs", "75"),  # nothing is served there: not a pass
         ("selftest",),
     ):
-        done = tool(name, *args, "--json")
+        done = quick_tool(name, *args, "--json")
         assert done.returncode != 0
         answer = json.loads(done.stdout or done.stderr)
         assert answer["ok"] is False
@@ -104,8 +106,8 @@ def test_selftest_in_the_interpreter(tool: Tool) -> None:
     assert [p["splits"] for p in report["plans"]] == [20, 20, 8, 6]
 
 
-def test_a_bad_knob_stops_the_selftest(tool: Tool) -> None:
-    done = tool("selftest", "--interpret", SGLANG_SM120_MMA_TARGET_CTAS="twelve")
+def test_a_bad_knob_stops_the_selftest(quick_tool: Tool) -> None:
+    done = quick_tool("selftest", "--interpret", SGLANG_SM120_MMA_TARGET_CTAS="twelve")
     assert done.returncode == 2 and "SGLANG_SM120_MMA_TARGET_CTAS='twelve' is not a whole number" in done.stderr
 
 
