@@ -212,7 +212,7 @@ class Book:
             if record["state"] == "confirmed":
                 return record
             record = rules.ended(rules.require_open(record, "confirm"), "confirmed", said, now_utc())
-            record = record if outage_s is None else {**record, "outage_s": round(outage_s, 1)}
+            record = record if outage_s is None else {**record, "outage_s": round(outage_s, 3)}
             self._save(record)
             self._journal(record, "confirm", {"said": said})
             return record

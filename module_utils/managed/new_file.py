@@ -42,7 +42,10 @@ def create_file(path: str, content: bytes, mode: int, owner: Optional[Sequence[i
     marked = os.fsdecode(os.fsencode(name)[:200])
     temporary = os.path.join(folder, f"{MARK}{marked}-{secrets.token_hex(6)}")
     try:
-        write_private(temporary, content)
+        try:
+            write_private(temporary, content)
+        except PdopsError as error:
+            raise PdopsError(str(error).replace(temporary, path), **error.details) from None
         os.chmod(temporary, mode)
         if owner is not None and os.geteuid() == 0:
             os.chown(temporary, owner[0], owner[1])
