@@ -21,7 +21,7 @@ from ..deployment import Instance
 from ..gates.engine_info import argument, server_info
 from ..gates.request import read_key
 from ..pdops_error import PdopsError
-from ..processes import arguments, is_shell
+from ..processes import arguments, is_shell, read_environ
 from ..secret_masking import mask_text
 from ..services import manager_for
 from . import packages
@@ -29,7 +29,9 @@ from .fingerprints import NOT_SEEN
 
 #: Normalized names of distributions that decide how fast a pair is.
 ENGINE = ("sglang", "torch", "triton", "nixl", "mooncake-transfer-engine")
-KERNELS = ("sglang-kernel", "sgl-kernel", "flashinfer-python", "flashinfer-cubin", "deep-gemm", "pdops-kernels")
+#: What deploy_kernels.yml brings; a serve script puts it into PYTHONPATH.
+DEPLOYED_KERNELS = "pdops-kernels"
+KERNELS = ("sglang-kernel", "sgl-kernel", "flashinfer-python", "flashinfer-cubin", "deep-gemm", DEPLOYED_KERNELS)
 ROUTER = ("sglang-router", "smg")
 BUDGET_S = 20.0
 _ANSWER_S = 3.0
@@ -69,7 +71,12 @@ def _instance(instance: Instance, known: dict[str, str], until_s: float) -> dict
     )
     if pid is not None:
         wanted = ROUTER if instance.role == "router" else (*ENGINE, *KERNELS)
-        for package in packages.find(packages.site_folders(pid, words[0] if words else ""), wanted):
+        environ = read_environ(pid)
+        # Else the stock kernels and ours would not differ: what one side does not name is no difference.
+        if environ.whole and instance.role != "router":
+            parts[DEPLOYED_KERNELS] = "none"
+        folders = packages.site_folders(pid, words[0] if words else "", environ.values.get("PYTHONPATH", ""))
+        for package in packages.find(folders, wanted):
             if package.folder not in known:
                 known[package.folder] = packages.identity(package, until_s)
             parts[package.name] = known[package.folder]

@@ -20,6 +20,7 @@ from typing import Optional
 from urllib.parse import unquote, urlsplit
 
 from .. import foreign_json
+from ..kernel_package.folders import FOLDER
 from .fingerprints import NOT_SEEN
 
 #: A file of a library that is larger is compared by its size only: hashing gigabytes of kernels would hold a change up.
@@ -37,13 +38,13 @@ class Package:
     folder: str
 
 
-def site_folders(pid: int, program: str) -> list[str]:
-    """Where the packages of a running process are: from its interpreter's environment, and from what it has mapped.
+def site_folders(pid: int, program: str, python_path: str = "") -> list[str]:
+    """Where the packages of a running process are: in its PYTHONPATH, in its interpreter's environment, and from what it has mapped.
 
-    A link to the interpreter loses its environment in ``/proc/PID/exe``, so the command line counts; a process that overwrote that
-    one still has its extension modules mapped.
+    In the order in which Python looks. A link to the interpreter loses its environment in ``/proc/PID/exe``, so the command line
+    counts; a process that overwrote that one still has its extension modules mapped.
     """
-    found: list[str] = []
+    found = [place for place in python_path.split(":") if os.path.isabs(place)]
     home = os.path.dirname(os.path.dirname(program)) if os.path.isabs(program) else ""
     if home and os.path.isfile(os.path.join(home, "pyvenv.cfg")):
         library = os.path.join(home, "lib")
@@ -89,7 +90,9 @@ def identity(package: Package, until_s: float) -> str:
 
     :param until_s: of the monotonic clock; what is not done by then is not observable
     """
-    told = [package.version]
+    top = os.path.basename(os.path.dirname(package.folder))
+    # Of kernels the folder's name is more: a wheel that was built anew under the same version has another one.
+    told = [top if top.startswith(f"{package.version}-") and FOLDER.fullmatch(top) else package.version]
     source = _source_of(package)
     if source:
         told.append(source)

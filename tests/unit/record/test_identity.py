@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils.change import record as rules
@@ -121,6 +122,30 @@ def test_the_environment_of_a_process_is_found_by_its_command_line_and_by_what_i
         os.path.realpath(venv / "lib/python3.12/site-packages")
     ]
     assert packages.site_folders(0, "sglang::scheduler") == []
+
+
+def test_deployed_kernels_are_told_and_so_is_that_there_are_none(tmp_path, monkeypatch):
+    """They lie in PYTHONPATH, in front of every environment; figures of a knob of theirs hold for them only."""
+    folder = tmp_path / "kernels" / "0.1.0-0a1b2c3d"
+    install(folder, "pdops_kernels", "0.1.0", {"pdops_kernels/__init__.py": b"a = 1\n"})
+    decode = Instance("dsv4-decode", "decode", "u", "/s", "http://127.0.0.1:1", "m", "systemd")
+    told_by = {}
+    for name, value in (("with", f"{folder}:relative"), ("without", "/nowhere")):
+        process = subprocess.Popen(["sleep", "60"], env={"PYTHONPATH": value})
+        monkeypatch.setattr(identity, "_engine_process", lambda _, pid=process.pid: (pid, ["sleep", "60"]))
+        try:
+            until_s = time.monotonic() + 5
+            while value.encode() not in Path(f"/proc/{process.pid}/environ").read_bytes():
+                assert time.monotonic() < until_s
+            told_by[name] = identity.fingerprint([decode])
+        finally:
+            process.kill()
+            process.wait()
+    assert told_by["with"]["decode pdops-kernels"] == "0.1.0-0a1b2c3d, files as installed"
+    assert told_by["without"]["decode pdops-kernels"] == "none"
+    assert fingerprints.difference(told_by["without"], told_by["with"]) == (
+        "decode pdops-kernels: none -> 0.1.0-0a1b2c3d, files as installed"
+    )
 
 
 def test_gpus_and_driver_as_the_kernel_tells_them(tmp_path):
