@@ -33,6 +33,7 @@ options:
         there; V(prune) removes packages that nothing refers to any more.
       - Something refers to a package when it is one of the O(keep) newest (V(prune) only), or a serve script, a backup beside one, any
         stored version of any script, an open change, or the environment or command of a running process names its folder.
+      - Kernels that were compiled of it, in O(caches), go with the last package of their version.
     type: str
     choices: [present, absent, status, prune]
     default: present
@@ -61,6 +62,12 @@ options:
     description: How many of the newest packages stay in any case, for O(state=prune).
     type: int
     default: 2
+  caches:
+    description: Folders below which instances have their compiled kernels, C(<cache root>/<instance>/triton), for O(state=prune) and
+      O(state=absent).
+    type: list
+    elements: path
+    default: []
   machine:
     description: What the machine is called where its packages are told.
     type: str
@@ -113,7 +120,7 @@ selected:
   returned: success
   type: dict
 removed:
-  description: The folders that were removed.
+  description: The folders that were removed, those of compiled kernels among them.
   returned: with O(state=prune) and O(state=absent)
   type: list
   elements: str
@@ -184,20 +191,24 @@ def listing(files):
 
 def removal(module, root, keep, only):
     given = module.params
-    pruning = plan_pruning(root, keep, Store(given["state_dir"]), given["scripts"])
-    if only is not None:
-        held = next((reason for folder, reason in pruning.kept if folder.name == only), None)
-        if held:
-            raise PdopsError(f"{os.path.join(root, only)} is not removed: {held}.")
-    gone = [folder for folder in pruning.gone if only in (None, folder.name)]
+    pruning = plan_pruning(root, keep, Store(given["state_dir"]), given["scripts"], given["caches"], only)
+    held = next((reason for folder, reason in pruning.kept if folder.name == only), None)
+    if held:
+        raise PdopsError(f"{os.path.join(root, only)} is not removed: {held}.")
+    gone = [folder.path for folder in pruning.gone]
     if not module.check_mode:
-        for folder in gone:
-            installing.remove(folder.path)
+        for path in gone:
+            installing.remove(path)
+        for path in pruning.caches:
+            installing.remove_compiled(path)
     return {
-        "changed": bool(gone),
-        "removed": [folder.path for folder in gone],
+        "changed": bool(gone or pruning.caches),
+        "removed": [*gone, *pruning.caches],
         "kept": [{"path": folder.path, "reason": reason} for folder, reason in pruning.kept],
-        "lines": [f"remove {folder.path}, to which nothing refers" for folder in gone],
+        "lines": [
+            *(f"remove {path}, to which nothing refers" for path in gone),
+            *(f"remove {path}, compiled of a package that is gone" for path in pruning.caches),
+        ],
     }
 
 
@@ -212,6 +223,7 @@ def main() -> None:
             "root": {"type": "path", "default": "/opt/pdops/kernels"},
             "scripts": {"type": "list", "elements": "path", "default": []},
             "keep": {"type": "int", "default": 2},
+            "caches": {"type": "list", "elements": "path", "default": []},
             "machine": {"type": "str"},
             "state_dir": {"type": "path", "default": "/var/lib/pdops"},
         },

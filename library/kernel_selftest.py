@@ -155,8 +155,10 @@ def run_prepare(module, found, asked):
     if not asked.compiles:
         lines = ["nothing is compiled ahead: pd_kernel_checks leaves that out"]
         return {"changed": changed, "compiled": 0, "cached": 0, "lines": lines}
-    warmed = prewarm(found.told.path, found.environment, found.cache, asked.arch, given["heads"], found.owner)
-    lines = [f"{warmed.cache}: {warmed.compiled} kernels compiled, {warmed.cached} were there"]
+    sha256 = str(asked.package["sha256"])
+    warmed = prewarm(found.told, sha256, found.environment, found.cache, asked.arch, given["heads"], found.owner)
+    noted = ", as the last compile left them" if warmed.noted else ""
+    lines = [f"{warmed.cache}: {warmed.compiled} kernels compiled, {warmed.cached} were there{noted}"]
     return {
         "changed": changed or warmed.compiled > 0,
         "compiled": warmed.compiled,

@@ -12,6 +12,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "kernels" / "src" / "pdops_kernels"
+#: An edit that holds in the self-test, and raises where an engine loads it: what an import in another environment may do.
+RAISES_IN_ENGINE = {
+    "pdops_kernels/sglang_plugin.py": (SOURCES / "sglang_plugin.py")
+    .read_text(encoding="utf-8")
+    .replace(
+        "import json\n",
+        'import sys\nif "lab.engine" in sys.modules:\n    raise RuntimeError("broken in the engine")\nimport json\n',
+        1,
+    )
+}
 _WHEEL = "Wheel-Version: 1.0\nGenerator: pdops tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 _ENTRY = "[sglang.srt.plugins]\npdops_kernels = pdops_kernels.sglang_plugin:load\n"
 

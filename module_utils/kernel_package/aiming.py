@@ -19,7 +19,8 @@ from ..store.atomic import read_regular
 from ..store.backups import MOST_BYTES
 from ..unit_environment.effect import Effect
 from ..unit_environment.report import unit_environment
-from .engine_python import Told, ask, cache_name, check_python, find_python
+from .compiled import cache_name
+from .engine_python import Told, ask, check_python, find_python
 from .selection import CACHE, FIXED, PATH, PLUGINS, Wanted, knobs_for, selected
 
 

@@ -38,6 +38,7 @@ if "triton" in told and sys.argv[1:] == ["key"]:
         library = importlib.import_module("triton._C.libtriton")
         env = json.dumps(library.get_cache_invalidating_env_vars(), sort_keys=True)
         told["key"] = hashlib.sha256(env.encode()).hexdigest()[:8]
+        told["folder"] = list(sys.modules["triton"].__path__)[0]
     except Exception as error:
         told["key_error"] = "%s: %s" % (type(error).__name__, error)
 print(json.dumps(told))
@@ -49,6 +50,7 @@ class Told:
     """What a Python says of itself; versions are ``""`` when it has none.
 
     :ivar key: hash of the environment that is part of Triton's cache key
+    :ivar triton_folder: where that Triton is
     """
 
     path: str
@@ -57,6 +59,7 @@ class Told:
     torch: str = ""
     sglang: str = ""
     key: str = ""
+    triton_folder: str = ""
 
     def as_dict(self) -> dict[str, str]:
         return asdict(self)
@@ -137,6 +140,7 @@ def ask(python: str, knobs: Mapping[str, Optional[str]], key: bool = False) -> T
         said.get("torch", ""),
         said.get("sglang", ""),
         said.get("key", ""),
+        said.get("folder", ""),
     )
 
 
@@ -164,10 +168,3 @@ def check_python(told: Told, package: Mapping[str, Any], triton_wanted: bool) ->
         raise PdopsError(f"{told.path} has no triton, and {called} needs {condition}; nothing was changed.")
     if not fits(told.triton, condition):
         raise PdopsError(f"{told.path} has triton {told.triton}, and {called} needs {condition}; nothing was changed.")
-
-
-def cache_name(told: Told, version: str, arch: int) -> str:
-    """Name of the folder of compiled kernels: it changes with whatever would make Triton compile anew."""
-    if not told.triton:
-        return f"no-triton-{version}-sm{arch}"
-    return f"{told.triton}-{version}-sm{arch}-{told.key}"

@@ -94,6 +94,16 @@ def remove(path: str) -> None:
         raise PdopsError(f"{path} could not be removed: {why(error)}.") from None
 
 
+def remove_compiled(path: str) -> None:
+    """Take a folder of compiled kernels away. Half of it is no harm: Triton compiles what it does not find."""
+    try:
+        shutil.rmtree(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise PdopsError(f"{path} could not be removed: {why(error)}.") from None
+
+
 def _make_root(root: str) -> None:
     old = os.umask(0o022)
     try:

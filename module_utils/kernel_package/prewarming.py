@@ -12,7 +12,8 @@ from typing import Optional
 
 from ..pdops_error import PdopsError
 from ..store.atomic import why
-from .engine_python import clean_environment, last_words, run_python
+from . import compiled
+from .engine_python import Told, clean_environment, last_words, run_python
 
 PREWARM_S = 900.0
 #: What the layers of DeepSeek-V4 hand in: the window alone, window and top-k, window and every 128th token
@@ -22,15 +23,17 @@ STREAMS = (("128", "256"), ("128+512", "256+64"), ("128+512", "256+2"))
 
 @dataclass(frozen=True)
 class Warmed:
-    """How many kernels had to be compiled, and how many were there."""
+    """How many kernels had to be compiled, and how many were there; ``noted``: by the note of the last compile."""
 
     cache: str
     compiled: int
     cached: int
+    noted: bool = False
 
 
 def prewarm(
-    python: str,
+    told: Told,
+    package: str,
     knobs: Mapping[str, Optional[str]],
     cache: str,
     arch: int,
@@ -39,6 +42,7 @@ def prewarm(
 ) -> Warmed:
     """Compile all streams for each number of heads into ``cache``, by the very path that the engine takes.
 
+    :param package: the sha256 of its wheel
     :param owner: uid and gid of the engine, which writes there too; None leaves it to this process
     :raises PdopsError: a compile failed, or the folder cannot be made
     """
@@ -50,23 +54,30 @@ def prewarm(
             os.umask(old)
     except OSError as error:
         raise PdopsError(f"{cache} could not be made: {why(error)}.") from None
-    compiled = cached = 0
-    for count in heads:
-        for topk, pages in STREAMS:
-            words = ["-m", "pdops_kernels.prewarm", "--arch", str(arch), "--cache-dir", cache, "--heads", str(count)]
-            words += ["--topk", topk, "--pages", pages, "--json"]
-            done = run_python(python, words, clean_environment(knobs), PREWARM_S)
-            try:
-                found = json.loads(done.stdout)
-            except ValueError:
-                found = {}
-            if done.returncode != 0 or not found.get("ok"):
-                raise PdopsError(f"pre-warming {cache} failed for {count} heads, pages {pages}: {last_words(done)}")
-            compiled += int(found["compiled"])
-            cached += int(found["cached"])
+    common = ("-m", "pdops_kernels.prewarm", "--arch", str(arch), "--cache-dir", cache, "--json")
+    launches = [
+        (*common, "--heads", str(count), "--topk", topk, "--pages", pages) for count in heads for topk, pages in STREAMS
+    ]
+    environment = clean_environment(knobs)
+    key = compiled.key_of(told, package, environment, launches)
+    there = compiled.noted(cache, key)
+    if there is not None:
+        return Warmed(cache, 0, there, noted=True)
+    new = cached = 0
+    for words in launches:
+        done = run_python(told.path, words, environment, PREWARM_S)
+        try:
+            found = json.loads(done.stdout)
+        except ValueError:
+            found = {}
+        if done.returncode != 0 or not found.get("ok"):
+            raise PdopsError(f"pre-warming {cache} failed ({' '.join(words[-6:])}): {last_words(done)}")
+        new += int(found["compiled"])
+        cached += int(found["cached"])
+    compiled.note(cache, key, new + cached)
     if owner is not None:
         _give(cache, owner)
-    return Warmed(cache, compiled, cached)
+    return Warmed(cache, new, cached)
 
 
 def _give(folder: str, owner: tuple[int, int]) -> None:

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) 2026 the pdops authors
-"""Which folders of kernel packages nobody refers to any more. Whatever can still be started, or runs, keeps its folder."""
+"""Which folders of kernel packages, and of kernels compiled of them, nobody refers to any more. Whatever can still be started, or runs, keeps its folder."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Optional
 
 from ..change.book import Book
 from ..pdops_error import PdopsError
@@ -15,45 +16,89 @@ from ..store.atomic import read_regular
 from ..store.backups import MOST_BYTES, find_backups
 from ..store.objects import stored_objects
 from ..store.store import Store
+from .compiled import CACHE_NAME, SELF_TEST
 from .folders import Installed, installed_in
 
 
 @dataclass(frozen=True)
 class Pruning:
-    """``gone`` are folders that nobody refers to; ``kept`` are the others, each with the reason."""
+    """``gone`` are folders that nobody refers to; ``kept`` are the others, each with the reason; ``caches`` go with the former."""
 
     gone: tuple[Installed, ...]
     kept: tuple[tuple[Installed, str], ...]
+    caches: tuple[str, ...] = ()
 
 
-def plan_pruning(root: str, keep: int, store: Store, scripts: Iterable[str]) -> Pruning:
+class References:
+    """All that may refer to a folder of this machine, read once."""
+
+    def __init__(self, store: Store, scripts: Iterable[str]) -> None:
+        self._texts = _contents(store, scripts)
+        self._running, self._hidden = _running()
+
+    def to(self, path: str) -> str:
+        """Half a sentence, what refers to a folder; '' for nothing."""
+        needle = os.fsencode(path)
+        for said, text in self._texts:
+            if _names(needle, text):
+                return said
+        for pid, text in self._running:
+            if _names(needle, text):
+                return f"process {pid} refers to it"
+        if self._hidden:
+            return f"process {self._hidden[0]} of another user may refer to it, and cannot be looked into"
+        return ""
+
+
+def plan_pruning(
+    root: str,
+    keep: int,
+    store: Store,
+    scripts: Iterable[str],
+    caches: Iterable[str] = (),
+    only: Optional[str] = None,
+) -> Pruning:
     """Look at everything that may refer to a folder; reads only.
 
     A folder stays when it is one of the ``keep`` newest, when a present script, a backup beside one, or any content in the
     store names it (a stored version of any script can be restored, and those of open changes are in there), or when the environment
-    or the command of a running process names it. Where an engine of another user cannot be looked into, all stay.
+    or the command of a running process names it. Where an engine of another user cannot be looked into, all stay. Compiled kernels
+    stay with every package of their version, and by the same references.
 
     :param scripts: the serve scripts of this machine
+    :param caches: folders with one folder of compiled kernels for each package, Triton and architecture
+    :param only: the name of the one folder that may go
     :raises PdopsError: ``keep`` is no number of folders, or a stored content cannot be read
     """
     if keep < 0:
         raise PdopsError(f"keep={keep} is no number of kernel packages; it must be 0 or more.")
-    folders = installed_in(root)
-    texts = _contents(store, scripts)
-    running, hidden = _running()
+    references = References(store, scripts)
     gone, kept = [], []
-    for number, folder in enumerate(folders):
-        needle = os.fsencode(folder.path)
-        reason = "one of the newest" if number < keep else ""
-        reason = reason or next((said for said, text in texts if _names(needle, text)), "")
-        reason = reason or next((f"process {pid} refers to it" for pid, text in running if _names(needle, text)), "")
-        if not reason and hidden:
-            reason = f"process {hidden[0]} of another user may refer to it, and cannot be looked into"
+    for number, folder in enumerate(installed_in(root)):
+        reason = "one of the newest" if number < keep else references.to(folder.path)
+        if not reason and only not in (None, folder.name):
+            reason = "another one was asked for"
         if reason:
             kept.append((folder, reason))
         else:
             gone.append(folder)
-    return Pruning(tuple(gone), tuple(kept))
+    versions = {folder.version for folder, _ in kept}
+    return Pruning(tuple(gone), tuple(kept), tuple(_caches_of_nobody(caches, versions, references)))
+
+
+def _caches_of_nobody(places: Iterable[str], versions: Collection[str], references: References) -> Iterator[str]:
+    for place in sorted(set(places)):
+        try:
+            names = sorted(os.listdir(place))
+        except OSError:
+            continue
+        for name in names:
+            path, match = os.path.join(place, name), CACHE_NAME.fullmatch(name)
+            if match is None or match["version"] in versions or os.path.islink(path) or not os.path.isdir(path):
+                continue
+            # That of a self-test is named by nobody: it goes with the one beside which it lies.
+            if not references.to(path[: -len(SELF_TEST)] if name.endswith(SELF_TEST) else path):
+                yield path
 
 
 def _names(needle: bytes, text: bytes) -> bool:

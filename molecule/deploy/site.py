@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) 2026 the pdops authors
-"""Writes PDOPS_MOLECULE_DIR/inventory and PDOPS_MOLECULE_DIR/wheels: site.py FOLDER_OF_WHEELS...
+"""Writes PDOPS_MOLECULE_DIR/inventory and PDOPS_MOLECULE_DIR/wheels: site.py [--without-the-knob] FOLDER_OF_WHEELS...
 
 One deployment per machine of PDOPS_MOLECULE_DIR/addresses: gpu12 has dsv4, gpu13 has dsv4b. JSON is YAML, too.
+Without the knob of the story it is left to set_knob.yml.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ def wheels(sources: list[str]) -> None:
     engine_wheel(folder / f"{ENGINE}-py3-none-any.whl")
 
 
-def instances(deployment: str) -> dict[str, dict[str, Any]]:
+def instances(deployment: str, with_knob: bool) -> dict[str, dict[str, Any]]:
     """By group: the variables of each instance, with the field's ports and folders."""
 
     def base(role: str, port: int) -> dict[str, Any]:
@@ -59,7 +60,9 @@ def instances(deployment: str) -> dict[str, dict[str, Any]]:
             "pd_url": f"http://127.0.0.1:{port}",
         }
 
-    knobs = {"SGLANG_SM120_FLASHMLA_BACKEND": "triton", "SGLANG_SM120_MMA_TARGET_CTAS": 512}
+    knobs: dict[str, Any] = {"SGLANG_SM120_FLASHMLA_BACKEND": "triton"}
+    if with_knob:
+        knobs["SGLANG_SM120_MMA_TARGET_CTAS"] = 512
     return {
         "prefill": {**base("prefill", 30000), "pd_bootstrap_port": 8998, "pd_gpus": [0, 1, 2, 3]},
         "decode": {**base("decode", 30001), "pd_gpus": [4, 5, 6, 7], "pd_knobs": knobs},
@@ -67,12 +70,13 @@ def instances(deployment: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def inventory() -> dict[str, Any]:
+def inventory(with_knob: bool) -> dict[str, Any]:
     addresses = dict(line.split() for line in (STATE / "addresses").read_text().splitlines())
+    deployments = {name: machine for name, machine in DEPLOYMENTS.items() if machine in addresses}
     leads = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
     children: dict[str, Any] = {
         "pd_deployments": {
-            "hosts": dict.fromkeys(DEPLOYMENTS, leads),
+            "hosts": dict.fromkeys(deployments, leads),
             "vars": {"pd_report_dir": str(STATE / "reports"), "pd_evidence_dir": str(STATE / "evidence")},
         },
         "instances": {
@@ -87,6 +91,9 @@ def inventory() -> dict[str, Any]:
                 "pd_load_timeout_s": 60,
                 "pd_drain_s": 5,
                 "pd_longest_generation_s": 20,
+                # No GPU and no Triton: a simulated engine imports the kernels and plans with them, and runs none.
+                "pd_gpu_arch": 120,
+                "pd_kernel_checks": ["import", "plan"],
                 "pd_pair_arguments": {
                     "disaggregation-transfer-backend": "nixl",
                     "tp-size": 4,
@@ -103,23 +110,27 @@ def inventory() -> dict[str, Any]:
             "children": {role: {"hosts": {}} for role in ("prefill", "decode", "router")},
         },
     }
-    for deployment, machine in DEPLOYMENTS.items():
+    for deployment, machine in deployments.items():
         members = children[f"{deployment}_instances"] = {
             "vars": {"pd_deployment": deployment, "pd_machine": machine, "ansible_host": addresses[machine]},
             "hosts": {},
         }
-        for role, given in instances(deployment).items():
+        for role, given in instances(deployment, with_knob).items():
             children["instances"]["children"][role]["hosts"][f"{deployment}-{role}"] = given
             members["hosts"][f"{deployment}-{role}"] = {}
     return {"all": {"children": children}}
 
 
 def main() -> None:
-    wheels(sys.argv[1:])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--without-the-knob", action="store_true")
+    parser.add_argument("wheels", nargs="+")
+    given = parser.parse_args()
+    wheels(given.wheels)
     folder = STATE / "inventory"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    (folder / "hosts.yml").write_text(json.dumps(inventory(), indent=1) + "\n")
+    (folder / "hosts.yml").write_text(json.dumps(inventory(not given.without_the_knob), indent=1) + "\n")
 
 
 if __name__ == "__main__":

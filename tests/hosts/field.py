@@ -21,6 +21,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 KNOB = "SGLANG_SM120_MMA_TARGET_CTAS"
 FAULTS = "/opt/pdops-simulation/faults.json"
+#: Where a deploy may have left something on a machine.
+PLACES = "/opt/pdops /var/lib/pdops /root/serve_* /etc/systemd/system/sglang-* /etc/systemd/system/*/sglang-* /etc/systemd/system/*pdops*"
 #: The guard waits for a step's time and a slack on top; the usual ones are a minute and more.
 QUICK = ("-e", "change_step_budget_s=8", "-e", "change_lease_slack_s=2", "-e", "pd_load_timeout_s=14")
 
@@ -87,6 +89,27 @@ class Machine:
 
     def show(self, unit: str, name: str) -> str:
         return self.sh(f"systemctl show -p {name} --value {unit}")
+
+    def bare(self) -> None:
+        """As before the first deploy, so that tests can be repeated on a machine that stands."""
+        self.sh(
+            "systemctl disable --now --quiet 'sglang-*' 2>/dev/null; "
+            f"rm -rf {PLACES}; systemctl daemon-reload; systemctl reset-failed",
+            check=False,
+        )
+
+    @contextlib.contextmanager
+    def full_disk(self, folder: str) -> Iterator[None]:
+        """A disk with no room left in the place of a folder, with what the folder holds."""
+        full = f"{folder}.full"
+        self.sh(
+            f"mkdir -p {full}; mount -t tmpfs -o size=2m none {full} && cp -a {folder}/. {full}/ && mount --bind {full} {folder} "
+            f"&& {{ dd if=/dev/zero of={folder}/filler bs=4k status=none || true; }}"
+        )
+        try:
+            yield
+        finally:
+            self.sh(f"umount {folder}; umount {full}; rmdir {full}")
 
     # --- the machine's power
 

@@ -16,13 +16,11 @@ from typing import Any
 
 import pytest
 
-from tests.kernel_wheel import SOURCES, make_wheel
+from tests.kernel_wheel import RAISES_IN_ENGINE, make_wheel
 
 from .conftest import QUICK, Lab, Ran
 
 pytestmark = pytest.mark.lab
-#: Holds in the self-test, and raises where an engine loads it: what an import in another environment may do.
-RAISES = 'import sys\nif "lab.engine" in sys.modules:\n    raise RuntimeError("broken in the engine")\n'
 
 
 def deploy(lab: Lab, wheel: Path, *arguments: str) -> Ran:
@@ -100,10 +98,7 @@ def test_install_again_swallowed_upgrade_and_back(lab: Lab, good: Path, tmp_path
     status = lab.play("status.yml")
     assert "kernels: 0.1.0 serving (simulation), policy target" in status.words
 
-    plugin = (
-        (SOURCES / "sglang_plugin.py").read_text(encoding="utf-8").replace("import json\n", RAISES + "import json\n", 1)
-    )
-    swallowed = make_wheel(tmp_path / "swallowed", "0.2.0", {"pdops_kernels/sglang_plugin.py": plugin})
+    swallowed = make_wheel(tmp_path / "swallowed", "0.2.0", RAISES_IN_ENGINE)
     with_first = lab.script.read_bytes()
     ran = deploy(lab, swallowed)
     assert ran.rc == 2 and "gate kernels failed" in ran.words, ran.text

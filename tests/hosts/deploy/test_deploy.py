@@ -12,11 +12,9 @@ from pathlib import Path
 import pytest
 
 from ...installed import Installed
-from ..field import KNOB, Machine, Ran
+from ..field import KNOB, PLACES, Machine, Ran
 
 FAULTS = "/etc/pdops-simulation-faults.json"
-#: Where a deploy may have left something on a machine.
-PLACES = "/opt/pdops /var/lib/pdops /root/serve_* /etc/systemd/system/sglang-* /etc/systemd/system/*/sglang-* /etc/systemd/system/*pdops*"
 
 
 class Fleet:
@@ -34,10 +32,8 @@ class Fleet:
     def bare(self) -> None:
         """As before the first deploy, so that these tests can be repeated on machines that stand."""
         for machine in self.machines.values():
-            machine.sh(
-                f"systemctl disable --now --quiet 'sglang-*' 2>/dev/null; rm -rf {PLACES} {FAULTS}; systemctl daemon-reload; systemctl reset-failed",
-                check=False,
-            )
+            machine.bare()
+            machine.sh(f"rm -f {FAULTS}")
         for made in self.dir.glob("inventory.intended*"):
             shutil.rmtree(made)
 

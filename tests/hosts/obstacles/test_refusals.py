@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 import pytest
 
@@ -13,32 +16,38 @@ from ..field import Machine, setting
 STATE = "/var/lib/pdops"
 
 
+@contextlib.contextmanager
+def broken(machine: Machine, break_it: str, mend_it: str) -> Iterator[None]:
+    machine.sh(break_it)
+    try:
+        yield
+    finally:
+        machine.sh(mend_it)
+
+
 @pytest.mark.parametrize(
-    ("break_it", "mend_it", "words"),
+    ("state", "words"),
     [
+        (lambda machine: machine.full_disk(STATE), "no space is left"),
         (
-            f"mount -t tmpfs -o size=2m none {STATE}.full && cp -a {STATE}/. {STATE}.full/ && mount --bind {STATE}.full {STATE} "
-            f"&& {{ dd if=/dev/zero of={STATE}/filler bs=4k status=none || true; }}",
-            f"umount {STATE}; umount {STATE}.full",
-            "no space is left",
+            lambda machine: broken(
+                machine, f"mount --bind {STATE} {STATE} && mount -o remount,bind,ro {STATE}", f"umount {STATE}"
+            ),
+            "ead-only",
         ),
-        (f"mount --bind {STATE} {STATE} && mount -o remount,bind,ro {STATE}", f"umount {STATE}", "ead-only"),
-        (f"chown ops {STATE}", f"chown root {STATE}", "ops"),
+        (lambda machine: broken(machine, f"chown ops {STATE}", f"chown root {STATE}"), "ops"),
     ],
     ids=["full", "read-only", "wrong owner"],
 )
 def test_a_store_that_cannot_be_trusted_is_refused_before_any_effect(
-    gpu1: Machine, break_it: str, mend_it: str, words: str
+    gpu1: Machine, state: Callable[[Machine], AbstractContextManager[None]], words: str
 ) -> None:
     before, pids, known = gpu1.script(), gpu1.pids(), len(gpu1.changes())
-    gpu1.sh(f"mkdir -p {STATE}.full; {break_it}")
-    try:
+    with state(gpu1):
         ran = gpu1.play("set_knob.yml", *setting("256"))
         assert ran.rc == 2, ran.text
         assert words in ran.words and STATE in ran.words, ran.text
         assert gpu1.script() == before and gpu1.pids() == pids
-    finally:
-        gpu1.sh(mend_it)
     assert len([change for change in gpu1.changes() if change["state"] == "open"]) == 0
     assert len(gpu1.changes()) == known
     assert gpu1.sh("systemctl list-units --all --no-legend 'pdops-guard@*' | grep -v inactive", check=False) == ""

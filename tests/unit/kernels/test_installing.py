@@ -187,3 +187,39 @@ def test_a_longer_name_is_no_reference(root: Path, tmp_path: Path) -> None:
     assert not old.exists() and len(installed_in(str(root))) == 1
     with pytest.raises(PdopsError, match="no number of kernel packages"):
         plan_pruning(str(root), -1, Store(str(tmp_path / "state")), [])
+
+
+def test_compiled_kernels_go_with_the_last_package_of_their_version(root: Path, tmp_path: Path) -> None:
+    """Never those that a version or an open change refers to, and nothing that is not ours."""
+    gone, other, newest = installed(root, tmp_path, "0.1.0", "0.2.0", "0.3.0")
+    again = Path(install(read_wheel(str(make_wheel(tmp_path / "b", "0.2.0", {"pdops_kernels/x.py": ""}))), str(root)))
+    place = tmp_path / "cache" / "decode" / "triton"
+    of = {name: place / name for name in ("3.7.1-0.1.0-sm120-0a1b2c3d", "3.7.1-0.1.0-sm90-0a1b2c3d",
+          "3.7.1-0.2.0-sm120-0a1b2c3d", "3.7.1-0.3.0-sm120-0a1b2c3d", "3.6.0-0.0.9-sm120-0a1b2c3d", "mine", "0.1.0")}  # fmt: skip
+    for folder in of.values():
+        for made in (folder, folder.with_name(f"{folder.name}.selftest")):
+            (made / "HASH").mkdir(parents=True)
+            (made / "HASH" / "kernel.cubin").write_text("x")
+    (place / "3.7.1-0.0.8-sm120-0a1b2c3d").symlink_to(of["mine"])
+    store = Store(str(tmp_path / "state"))
+    with store.lock("test"):
+        store.put(f"export TRITON_CACHE_DIR={of['3.7.1-0.1.0-sm90-0a1b2c3d']}\n".encode())
+    caches = [str(place), str(tmp_path / "cache" / "prefill" / "triton")]
+    found = plan_pruning(str(root), 2, store, [], caches)
+    assert {folder.path for folder in found.gone} == {str(gone), str(other)}
+    wanted = {"3.7.1-0.1.0-sm120-0a1b2c3d", "3.6.0-0.0.9-sm120-0a1b2c3d"}
+    names = wanted | {f"{name}.selftest" for name in wanted}
+    assert {Path(path).name for path in found.caches} == names
+    script = tmp_path / "serve.sh"
+    script.write_text(f"export TRITON_CACHE_DIR={of['3.6.0-0.0.9-sm120-0a1b2c3d']}\n")
+    kept = {Path(path).name for path in plan_pruning(str(root), 2, store, [str(script)], caches).caches}
+    assert kept == {name for name in names if not name.startswith("3.6.0")}
+    # One package is asked for: of its version another one is there, so what was compiled of both stays.
+    only = plan_pruning(str(root), 0, store, [str(script)], caches, again.name)
+    assert [folder.path for folder in only.gone] == [str(again)] and other.exists() and newest.exists()
+    assert only.caches == ()
+    for path in found.caches:
+        installing.remove_compiled(path)
+        installing.remove_compiled(path)
+    left = {name for name in os.listdir(place) if not name.endswith(".selftest")}
+    assert left == set(of) - wanted | {"3.7.1-0.0.8-sm120-0a1b2c3d"}

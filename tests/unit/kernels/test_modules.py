@@ -68,8 +68,16 @@ def test_install_again_upgrade_and_prune(tmp_path: Path) -> None:
     refused = run("kernel_package", state="absent", name=Path(done["path"]).name, **common)
     assert refused["failed"] and "is not removed" in refused["msg"] and str(script) in refused["msg"]
     script.write_text("exec python3 -m sglang.launch_server\n")
+    cache = tmp_path / "cache" / "decode" / "triton" / "3.7.1-0.1.0-sm120-0a1b2c3d"
+    cache.mkdir(parents=True)
+    common["caches"] = [str(cache.parent)]
+    looked = run("kernel_package", state="prune", keep=1, _ansible_check_mode=True, **common)
+    assert looked["removed"] == [done["path"], str(cache)] and cache.exists() and Path(done["path"]).exists()
     gone = run("kernel_package", state="prune", keep=1, **common)
-    assert gone["changed"] and gone["removed"] == [done["path"]] and not Path(done["path"]).exists()
+    assert gone["changed"] and gone["removed"] == looked["removed"] and gone["lines"] == [
+        f"remove {done['path']}, to which nothing refers", f"remove {cache}, compiled of a package that is gone"
+    ]  # fmt: skip
+    assert not Path(done["path"]).exists() and not cache.exists()
     assert run("kernel_package", state="status", **common)["installed"] == [
         {"name": Path(upgraded["path"]).name, "path": upgraded["path"], "version": "0.2.0",
          "sha256": upgraded["package"]["sha256"]}
