@@ -18,7 +18,7 @@ demo: ## start the embedded lab in the story's state and restore the knob
 	@tools/demo
 
 test: ## everything that CI runs
-	@tools/setup lab dev
+	@env -u PYTHONDONTWRITEBYTECODE tools/setup lab dev
 	@tools/test
 
 test-lab: ## the whole lab, also what is too long for make test (15 to 25 minutes)
