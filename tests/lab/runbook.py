@@ -6,7 +6,7 @@ Commands are the lines that begin with ``$ `` in fenced ``console`` blocks; the 
 end of the block, are what it prints. `docs/runbooks/README.md` says the rules to a reader; they are:
 
 * ``…`` in a line is any text, also none; alone on a line it is any lines, also none.
-* What differs from run to run is any such thing: seconds (``0.4 s``), times, change ids, short sha256, process numbers
+* What differs from run to run is any such thing: seconds (``0.4 s``, also ``6 min 50 s``), times, change ids, short sha256, process numbers
   and ports (``VOLATILE``). Every other character counts. Blank lines and blanks at the end of a line do not.
 * Lines of progress (``dsv4-decode  3.0 s: waiting for …``, ``PROGRESS``) come when a machine is slow, so none of them counts.
 * ``^C`` alone on a line: Ctrl-C is typed when what is above it has been printed.
@@ -30,7 +30,7 @@ ANYTHING = "…"
 INTERRUPT = "^C"
 #: Each is replaced in an expected line by itself, so that another of the same kind matches.
 VOLATILE = (
-    r"(?:\d+(?:\.\d+)?(?:, | to ))*\d+(?:\.\d+)? s\b",
+    r"(?:\d+(?:\.\d+)?(?:, | to ))*(?:\d+ h \d\d min|\d+ min \d\d s|\d+(?:\.\d+)? s)\b",
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ",
     r"\d{8}T\d{6}-[a-z]+-[0-9a-f]{6}",
     r"\d{8}T\d{6}Z",

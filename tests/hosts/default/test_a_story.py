@@ -6,7 +6,11 @@ from __future__ import annotations
 
 import subprocess
 
-from ..field import KNOB, Machine, setting
+import pytest
+
+from tests.lab.runbook import try_page
+
+from ..field import KNOB, ROOT, Machine, setting
 
 BACKUP = ".pretgt_revert_2025.bak"
 
@@ -33,6 +37,18 @@ def test_verify(gpu1: Machine) -> None:
     ran = gpu1.play("verify.yml")
     assert ran.rc == 0 and ran.recap["changed"] == 0, ran.text
     assert f"{KNOB}" in ran.words or "knobs in effect" in ran.words
+
+
+@pytest.mark.parametrize(("page", "after"), [("revert.md", None), ("restore-a-knob.md", "512")])
+def test_a_runbook_does_and_prints_on_a_real_host_what_it_does_in_the_lab(
+    gpu1: Machine, page: str, after: str | None
+) -> None:
+    """The knob that molecule restored is undone, and then restored, by what the pages say alone."""
+    if page == "restore-a-knob.md":  # as it is before a first change: nothing is stored, and the backup alone has the knob
+        gpu1.sh("rm -rf /var/lib/pdops")
+    try_page(ROOT / "docs" / "runbooks" / page, ROOT, gpu1.environment)
+    assert gpu1.running_knob() == after and gpu1.serves()
+    assert (f"export {KNOB}=512" in gpu1.sh("cat /root/serve_dsv4_decode.sh")) == (after == "512")
 
 
 def test_an_engine_that_refuses_to_start_is_rolled_back(gpu1: Machine) -> None:
