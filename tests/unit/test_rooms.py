@@ -4,12 +4,16 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import ansible.module_utils
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -45,3 +49,25 @@ def test_module_utils_import_on_the_oldest_python_of_managed_machines() -> None:
     program = "import importlib\n" + "".join(f"importlib.import_module({name!r})\n" for name in names)
     done = subprocess.run([old, "-B", "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def loops(tasks: Any) -> Iterator[str]:
+    for task in tasks if isinstance(tasks, list) else []:
+        yield from (str(task[name]) for name in ("loop", "with_items") if name in task)
+        for name in ("block", "rescue", "always"):
+            yield from loops(task.get(name))
+
+
+def test_no_loop_of_a_role_goes_over_a_set_which_has_no_order() -> None:
+    """Ansible's union, intersect and difference give the same machines in another order at each run, and the order is the point."""
+    found = {
+        path: list(loops(yaml.safe_load(path.read_text()))) for path in sorted((ROOT / "roles").glob("*/tasks/*.yml"))
+    }
+    assert sum(map(len, found.values())) > 20
+    wrong = [
+        f"{path.relative_to(ROOT)}: {loop}"
+        for path, each in found.items()
+        for loop in each
+        if re.search(r"\b(union|intersect|difference|symmetric_difference)\(", loop)
+    ]
+    assert wrong == []
