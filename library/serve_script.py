@@ -116,8 +116,9 @@ options:
     description: Id of the change to which this belongs, for the journal.
     type: str
 notes:
-  - "Variables of every instance: C(pd_url) gives address and port to listen on (C(pd_listen) another address), C(pd_venv) the virtual
-    environment to activate, C(pd_python) the interpreter (default C(python)), C(pd_offline) forbids downloads from the Hugging Face hub, and
+  - "Variables of every instance: C(pd_url) gives address and port to listen on (C(pd_listen) another address; a
+    router whose URL has a name listens on all, since it takes no name), C(pd_venv) the virtual environment to activate,
+    C(pd_python) the interpreter (default C(python)), C(pd_offline) forbids downloads from the Hugging Face hub, and
     C(pd_arguments) holds further options by their long names. There V(true) is a bare flag, V(false) and null leave an option out, a
     list gives several words, and a mapping gives JSON."
   - "Variables of prefill and decode: C(pd_model_path), C(pd_gpus), C(pd_numa_node) (one node for all, or one for each GPU), C(pd_engine_config),

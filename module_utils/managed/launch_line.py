@@ -7,6 +7,7 @@ Words are not quoted here; the templates quote each of them by the shell's rules
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -223,18 +224,33 @@ def _router(instance: Instance, peers: Sequence[Instance], variables: Mapping[st
         raise PdopsError(f"{who}: its deployment has no {'prefill' if not prefills else 'decode'} to route to.")
     own = read_options(f"{who}: pd_arguments", variables.get("pd_arguments") or {}, _ROUTER_OWNED, _ROUTER_KEY)
     host, port = _listen(instance, variables)
+    given = _text(who, variables, "pd_listen")
+    if given and router_address(given) != given:
+        raise PdopsError(f"{who}: pd_listen is {given!r}; the router takes an IP address only, as in 0.0.0.0 for all.")
     arguments: list[Words] = [("--pd-disaggregation",)]
     arguments += [("--prefill", peer.url, str(_bootstrap(peer, peers))) for peer in prefills]
     arguments += [("--decode", peer.url) for peer in decodes]
-    arguments.append(("--host", host, "--port", port))
+    arguments.append(("--host", router_address(host), "--port", port))
     # The router binds its metrics to all addresses unless told otherwise.
     metrics: Words = ("--prometheus-host", "127.0.0.1")
     if instance.metrics_url:
         parts = urlsplit(instance.metrics_url)
-        metrics = ("--prometheus-host", parts.hostname or "127.0.0.1", "--prometheus-port", str(parts.port or 29000))
+        at = router_address(parts.hostname or "127.0.0.1")
+        metrics = ("--prometheus-host", at, "--prometheus-port", str(parts.port or 29000))
     arguments.append(metrics)
     arguments += [words for words in {**_ROUTER_DEFAULTS, **own}.values() if words]
     return arguments
+
+
+def router_address(host: str) -> str:
+    """Where a router listens that is reached as ``host``: on all addresses where that is a name.
+
+    sglang-router 0.3.2 ends at its start with a name ("invalid socket address syntax"); the engines take one.
+    """
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return "127.0.0.1" if host == "localhost" else "0.0.0.0"  # noqa: S104 - the name says that others reach it
 
 
 def _bootstrap(instance: Instance, peers: Sequence[Instance]) -> int:

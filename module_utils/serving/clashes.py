@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import urlsplit
 
 from ..deployment import Instance
+from ..managed.launch_line import router_address
 from ..mistakes import Mistakes
 from .settings import Serving, unit_name
 
@@ -22,6 +23,8 @@ def listens_of(instance: Instance, host: str) -> tuple[tuple[str, str, int], ...
     :param host: where its API listens (``pd_listen``, or the host of its URL); the bootstrap server is bound to it, too
     """
     parts = urlsplit(instance.url)
+    if instance.role == "router":
+        host = router_address(host)
     found = [("its API (pd_url)", host, parts.port or (443 if parts.scheme == "https" else 80))]
     if instance.role == "prefill":
         found.append(("its bootstrap server (pd_bootstrap_port)", host, instance.bootstrap_port or 8998))
@@ -29,7 +32,7 @@ def listens_of(instance: Instance, host: str) -> tuple[tuple[str, str, int], ...
         metrics = urlsplit(instance.metrics_url) if instance.metrics_url else None
         address = (metrics.hostname if metrics else None) or "127.0.0.1"
         port = (metrics.port if metrics else None) or _ROUTER_METRICS_PORT
-        found.append(("its metrics (pd_metrics_url)", address, port))
+        found.append(("its metrics (pd_metrics_url)", router_address(address), port))
     return tuple((what, _address(each), port) for what, each, port in found)
 
 

@@ -186,6 +186,21 @@ def test_addresses() -> None:
     assert "--enable-metrics" not in words("prefill", pd_arguments={"enable-metrics": False})
 
 
+def test_a_router_that_is_reached_by_a_name_listens_on_all_addresses() -> None:
+    """Seen on the real one: it takes no name."""
+
+    def host(url: str, **changed: Any) -> str:
+        router = replace(BY_ROLE["router"], url=url)
+        flat = [word for group in launch_of(router, INSTANCES, changed).arguments for word in group]
+        return flat[flat.index("--host") + 1]
+
+    assert host("http://gw1.example.net:8000") == "0.0.0.0"
+    assert host("http://localhost:8000") == "127.0.0.1" and host("http://10.1.2.3:8000") == "10.1.2.3"
+    assert host("http://gw1.example.net:8000", pd_listen="10.1.2.3") == "10.1.2.3"
+    with pytest.raises(PdopsError, match="pd_listen is 'gw1'; the router takes an IP address only"):
+        host("http://gw1.example.net:8000", pd_listen="gw1")
+
+
 def test_names_for_comments_have_no_line_end() -> None:
     assert launch("decode", pd_deployment="ünï").deployment == "?n?"
 
