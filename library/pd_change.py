@@ -68,6 +68,11 @@ options:
     type: str
     choices: [none, co, decode, router, rolling]
     default: co
+  restart:
+    description: Names of all instances, of all machines, that the plan restarts; for V(begin).
+    type: list
+    elements: str
+    default: []
   touches:
     description:
       - Instances of other machines that the next step stops, starts or takes out of a router; for V(renew). A pair that was taken
@@ -228,6 +233,7 @@ def main() -> None:
             "leader": {"type": "dict", "default": {}},
             "elsewhere": {"type": "list", "elements": "dict", "default": []},
             "scope": {"type": "str", "choices": ["none", "co", "decode", "router", "rolling"], "default": "co"},
+            "restart": {"type": "list", "elements": "str", "default": []},
             "touches": {"type": "list", "elements": "str", "default": []},
             "evidence": {"type": "bool", "default": False},
             "alone": {"type": "bool", "default": False},

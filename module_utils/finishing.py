@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from . import scoping
 from .asked import Asked
 from .pdops_error import PdopsError
 from .plan import Plan
@@ -36,11 +37,24 @@ def _not_in_effect(sight: Sight, change: Mapping[str, Any]) -> dict[str, str]:
     return why
 
 
+def _one_serves_meanwhile(sight: Sight, names: Mapping[str, str]) -> bool:
+    """Whether each of these can be out of the router while another one of its role serves."""
+    roles = {item.role for item in sight.instances if item.name in names}
+    out = sight.left_out()
+    serving = [
+        item.role
+        for item in sight.instances
+        if sight.by_name[item.name]["unit"]["pid"] is not None and item.name not in out
+    ]
+    return "router" not in roles and all(serving.count(role) > (0 if out else 1) for role in roles)
+
+
 def plan_forward(deployment: str, sight: Sight, asked: Asked) -> Plan:
     """``recover.yml -e finish=forward``: the new state of an open change is proved and kept.
 
-    Nothing restarts when every process has what its script says: all gates run, then it is confirmed. A state in
-    between, with some files old or a rollback begun, is refused: the way on from there is back, or the verb again.
+    Nothing restarts when every process has what its script says and all were restarted that should be: all gates run, then it
+    is confirmed. What a rolling restart had still before it is restarted one at a time, else all of it. A state in between, with
+    some files old or a rollback begun, is refused: the way on from there is back, or the verb again.
     """
     opens = sight.open_changes()
     edits = _chosen_edits(sight)
@@ -62,6 +76,11 @@ def plan_forward(deployment: str, sight: Sight, asked: Asked) -> Plan:
     why: dict[str, str] = {}
     for change in opens:
         why.update(_not_in_effect(sight, change))
+    for change in opens:
+        for name in (change.get("undone") or {}).get("restart", []):
+            why.setdefault(name, "the interrupted run had still to restart it")
+    for name in sight.left_out():
+        why.setdefault(name, scoping.LEFT_OUT)
     if opens:
         newest = opens[-1]
     else:
@@ -70,6 +89,10 @@ def plan_forward(deployment: str, sight: Sight, asked: Asked) -> Plan:
     why.update({edit["instance"]: "its script changes" for edit in edits})
     if not why:
         return Plan(deployment, asked.verb, summary)
+    if not edits and all(change.get("rolling") for change in opens) and _one_serves_meanwhile(sight, why):
+        names = tuple(scoping.in_scope(sight, "rolling", why))
+        rule = "the interrupted run restarted one at a time, and the others serve"
+        return Plan(deployment, asked.verb, summary, restart=names, scope="rolling", rule=rule, why=why)
     restart = _restart_all(sight)
     reasons = {name: why.get(name, "restarted with it, so that the pair meets afresh") for name in restart}
     expect = {edit["instance"]: dict(edit["expect"]) for edit in edits if edit["expect"]}

@@ -71,7 +71,8 @@ def _with_restart(plan: Plan, sight: Sight, scope: str, why: str, rule: str, nam
     """``why`` is of each instance that has no reason of its own; ``rule`` says why it is this scope; ``named`` are those of a rolling restart."""
     names = scoping.in_scope(sight, scope, named or [])
     scoping.refuse_alone(sight, scope, names)
-    reasons = {name: plan.why.get(name, why) for name in names}
+    left = dict.fromkeys(sight.left_out(), scoping.LEFT_OUT)
+    reasons = {name: plan.why.get(name, left.get(name, why)) for name in names}
     fields = {"restart": tuple(names), "scope": scope, "rule": rule, "why": reasons, "nothing": None}
     return Plan(**{**plan.__dict__, **fields})
 

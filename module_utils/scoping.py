@@ -19,6 +19,8 @@ from .secret_masking import mask_value
 from .sight import Sight
 
 _ENGINES = ("prefill", "decode")
+#: Why an instance is restarted that nobody named.
+LEFT_OUT = "an interrupted run took it out of the router and did not put it back"
 _ROLES = {"co": ("prefill", "decode", "router"), "decode": ("decode",), "router": ("router",), "none": ()}
 
 
@@ -37,10 +39,13 @@ def _roles(sight: Sight, names: Iterable[str]) -> set[str]:
 
 
 def in_scope(sight: Sight, scope: str, named: Iterable[str] = ()) -> list[str]:
-    """Names of the instances that a scope restarts, in start order; of ``rolling`` those that were named."""
+    """Names of the instances that a scope restarts, in start order; of ``rolling`` those that were named.
+
+    What an interrupted run left out of a router comes first: with a second one out, nobody might be left to serve.
+    """
     if scope == "rolling":
-        wanted = set(named)
-        return [item.name for item in sight.instances if item.name in wanted]
+        wanted, first = set(named), sight.left_out()
+        return [*first, *(item.name for item in sight.instances if item.name in wanted and item.name not in first)]
     return [item.name for item in sight.instances if item.role in _ROLES[scope]]
 
 
@@ -182,6 +187,7 @@ def refuse_alone(sight: Sight, scope: str, names: Iterable[str] = ()) -> None:
         item.name
         for item in sight.instances
         if (item.role != "decode" if scope == "decode" else item.name not in restarted or len(restarted) > 1)
+        and item.name not in sight.left_out()
     ]
     down = [name for name in others if (sight.by_name[name].get("unit") or {"pid": 0})["pid"] is None]
     if down:

@@ -40,6 +40,11 @@ class Sight:
     def open_changes(self) -> list[Mapping[str, Any]]:
         return [info["open_change"] for info in self.infos if info.get("open_change")]
 
+    def left_out(self) -> list[str]:
+        """Engines that an interrupted rolling restart took out of a router and did not put back."""
+        found = [name for change in self.open_changes() for name in (change.get("undone") or {}).get("out", [])]
+        return [name for name in dict.fromkeys(found) if name in self.by_name]
+
 
 def refuse_unknown_knob(sight: Sight, asked: Asked) -> None:
     """A knob that no script, version or backup here ever had is a slip of the pen, and not "nothing to do"."""

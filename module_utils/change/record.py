@@ -120,12 +120,14 @@ def new_record(
     slack_s: float = LEASE_SLACK_S,
     elsewhere: Iterable[Mapping[str, Any]] = (),
     scope: str = "co",
+    restart: Iterable[str] = (),
 ) -> Record:
     """Make the record of a change that starts now.
 
     ``files`` are ``{instance, path, sha256_before, sha256_after, knobs}``; ``instances`` are
     :class:`..deployment.Instance` dictionaries in start order, of this machine only, and ``elsewhere`` those of the
-    deployment's other machines. ``scope`` is the plan's: of a rolling restart only what was touched goes back.
+    deployment's other machines. ``scope`` is the plan's: of a rolling restart only what was touched goes back. ``restart`` are
+    the names, of all machines, that the plan restarts.
     """
     record: Record = {
         "id": check_id(change_id),
@@ -140,6 +142,7 @@ def new_record(
         "instances": [dict(item) for item in instances],
         "elsewhere": [dict(item) for item in elsewhere],
         "scope": scope,
+        "restart": list(restart),
         "steps": [],
         "touched": [],
         "inherits": [],
@@ -185,13 +188,43 @@ def with_step(record: Record, step: str, instance: str, said: str, now_utc: str)
     """Note a step *before* its effect. Steps that stop or start an instance, or take a worker out of it, mark it as touched."""
     touched = list(record["touched"])
     # Of a rolling restart the router's registry is put right by registering, not by restarting the router.
-    marks = (
-        ("stop", "start", "restart") if record.get("scope") == "rolling" else ("stop", "start", "restart", "take out")
-    )
-    if step in marks and instance and instance not in touched:
+    spared = routers_of(record) if step == "take out" and record.get("scope") == "rolling" else set()
+    if step in ("stop", "start", "restart", "take out") and instance and instance not in {*touched, *spared}:
         touched.append(instance)
     note = {"at": now_utc, "step": step, "instance": instance, "said": said}
     return {**record, "steps": [*record["steps"], note], "touched": touched}
+
+
+def routers_of(record: Mapping[str, Any]) -> set[str]:
+    """Names of the deployment's routers, on this machine and elsewhere."""
+    return {
+        item["name"] for item in [*record["instances"], *record.get("elsewhere", [])] if item.get("role") == "router"
+    }
+
+
+def is_rolling(record: Mapping[str, Any]) -> bool:
+    """Whether one at a time was restarted, and it never came to a restart of all."""
+    return record.get("scope") == "rolling" and not routers_of(record) & set(record["touched"])
+
+
+def left_undone(record: Mapping[str, Any]) -> dict[str, list[str]]:
+    """What the leader had still to do, by the steps of this machine: ``restart``, instances here that were to be restarted and
+    were not started, and ``out``, engines that routers here lack, where a rolling restart took them out."""
+    here = {item["name"] for item in record["instances"]}
+    routers = routers_of(record)
+    started: set[str] = set()
+    out: list[str] = []
+    for note in record["steps"]:
+        name = note["instance"]
+        if note["step"] in ("start", "restart"):
+            started.add(name)
+            out = [] if name in routers else out
+        elif note["step"] == "take out" and name not in routers:
+            out.append(name)
+        elif note["step"] == "register" and name in out:
+            out.remove(name)
+    waiting = [name for name in record.get("restart", []) if name in here and name not in started]
+    return {"restart": waiting, "out": list(dict.fromkeys(out))}
 
 
 def require_open(record: Record, verb: str) -> Record:
@@ -312,6 +345,8 @@ def summary_of(record: Record) -> dict[str, Any]:
         ],
         "touched": record["touched"],
         "out_before": record.get("out_before", []),
+        "rolling": is_rolling(record),
+        "undone": left_undone(record),
     }
 
 

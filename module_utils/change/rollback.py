@@ -134,7 +134,7 @@ def to_restart(record: Mapping[str, Any]) -> list[Instance]:
     made = newly_made(record)
     instances = start_order(instance_from_dict(item) for item in record["instances"] if item["name"] not in made)
     touched = [item for item in instances if item.name in record["touched"]]
-    if is_rolling(record):
+    if rules.is_rolling(record):
         return touched
     far = [item for item in record.get("elsewhere", []) if item["name"] in record["touched"]]
     if not touched and not far:
@@ -142,13 +142,6 @@ def to_restart(record: Mapping[str, Any]) -> list[Instance]:
     if all(item.role == "router" for item in touched) and all(item["role"] == "router" for item in far):
         return touched
     return instances
-
-
-def is_rolling(record: Mapping[str, Any]) -> bool:
-    """Whether one at a time was restarted, and it never came to a restart of all."""
-    everywhere = [*record["instances"], *record.get("elsewhere", [])]
-    routers = {item["name"] for item in everywhere if item["role"] == "router"}
-    return record.get("scope") == "rolling" and not routers & set(record["touched"])
 
 
 def _restart_all(record: rules.Record, instances: list[Instance], note: elsewhere.Note) -> None:
@@ -242,7 +235,7 @@ def roll_back(book: Book, change_id: str) -> rules.Record:
         def note(step: str, instance: str, said: str) -> None:
             _note(book, change_id, step, instance, said)
 
-        if is_rolling(record):
+        if rules.is_rolling(record):
             _restart_one_by_one(record, to_restart(record), note)
         else:
             _restart_all(record, to_restart(record), note)

@@ -71,6 +71,7 @@ def _begin(book: Book, params: Params) -> dict[str, Any]:
         float(params["slack_s"]),
         params.get("elsewhere") or [],
         params.get("scope") or "co",
+        params.get("restart") or [],
     )
     packed = agent.install(store)
     opened = book.begin(record, params["take_over"] or None)

@@ -6,14 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import os
-import signal
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ..process_tree import kill_tree
 from .conftest import KNOB, Lab
 
 pytestmark = pytest.mark.lab
@@ -71,18 +69,6 @@ def start_and(lab: Lab, arguments: tuple[str, ...], moment: Callable[[], Any]) -
     return process
 
 
-def tree(pid: int) -> list[int]:
-    """A process with all below it; workers of ansible-playbook have sessions of their own."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError, ValueError):
-            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-    found = [pid]
-    for one in found:
-        found += [child for child, parent in parents.items() if parent == one]
-    return found
-
-
 def kill_between_confirms(lab: Lab, value: str) -> str:
     """Machine 2 is kept from confirming until the controller is dead, with everything that it had started."""
     process = start_and(
@@ -93,9 +79,7 @@ def kill_between_confirms(lab: Lab, value: str) -> str:
     with open(lab.dir / "state" / "lab-m2" / "lock", "r+b") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         lab.wait("the first confirm", lambda: newest(lab, "lab-m1")["state"] == "confirmed", timeout_s=120)
-        for pid in tree(process.pid):
-            os.kill(pid, signal.SIGKILL)
-    process.communicate()
+        kill_tree(process)
     assert newest(lab, "lab-m2")["state"] == "open"
     return str(newest(lab, "lab-m1")["id"])
 

@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
-from .conftest import KNOB, Lab
+from ..process_tree import kill_tree
+from .conftest import KNOB, QUICK, Lab
 from .streams import Streams
 
 pytestmark = pytest.mark.lab
 CLIENTS = 16
+#: Long enough for the pair's proof of a run that has died, so that its guard does not come before what is asked for.
+LONGER = ("-e", "change_step_budget_s=15", "-e", "change_lease_slack_s=10")
 
 
 @pytest.fixture(scope="module")
@@ -91,3 +94,73 @@ def test_prefills_one_by_one_under_streams(lab: Lab) -> None:
     assert not streams.lost and streams.whole > 2 * CLIENTS, (streams.whole, streams.lost)
     after = lab.pids()
     assert {name for name in before if before[name] != after[name]} == {"lab-prefill-1", "lab-prefill-2"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", ["finish_reason_error", "transfer_fail"])
+def test_one_of_two_decodes_that_fails_requests_is_found_though_the_other_answers(lab: Lab, fault: str) -> None:
+    """The router asks only some of the pairs."""
+    knobs = [lab.running_knob(f"lab-decode-{number}") for number in (1, 2)]
+    new = "512" if knobs[0] != "512" else "384"
+    lab.lab("fault", "--role", "decode-2", fault)
+    known = len(lab.changes())
+    process = lab.start(
+        "set_knob.yml", "-e", f"knob={KNOB}", "-e", f"value={new}", "-e", "role=decode", "-e", "scope=co", *QUICK
+    )
+    lab.wait("the way back", lambda: len(lab.changes()) > known and lab.changes()[-1]["state"] != "open")
+    lab.lab("fault", "--clear")
+    text, _ = process.communicate(timeout=240)
+    assert process.returncode == 2, text
+    steps = [(step["step"], step["instance"]) for step in lab.changes()[-1]["steps"]]
+    assert ("start", "lab-router") not in steps[: steps.index(("files", ""))], "it was found before traffic"
+    assert "lab-decode-2" in text
+    assert [lab.running_knob(f"lab-decode-{number}") for number in (1, 2)] == knobs and lab.serves()
+
+
+def step(lab: Lab) -> tuple[str, str]:
+    for note in lab.changes()[-1]["steps"][-1:]:
+        return note["step"], note["instance"]
+    return "", ""
+
+
+def kill_with_the_second_out(lab: Lab, value: str) -> str:
+    """The controller dies when the first decode has the new value and serves, and the second is out of the router and still runs."""
+    known = len(lab.changes())
+    process = lab.start(
+        "set_knob.yml", "-e", f"knob={KNOB}", "-e", f"value={value}", "-e", "role=decode", *QUICK, *LONGER
+    )
+    lab.wait("the second", lambda: len(lab.changes()) > known and step(lab) == ("take out", "lab-decode-2"))
+    lab.wait("its removal", lambda: lab.told["instances"]["lab-decode-2"]["url"] not in workers(lab))
+    kill_tree(process)
+    assert step(lab) == ("take out", "lab-decode-2") and lab.changes()[-1]["state"] == "open"
+    return str(lab.changes()[-1]["id"])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("way", ["its guard alone", "finish=back", "finish=forward", "the next run"])
+def test_a_controller_that_dies_between_two_decodes_loses_no_request(lab: Lab, way: str) -> None:
+    old, before = lab.running_knob("lab-decode-1"), lab.pids()
+    new = "512" if old != "512" else "384"
+    with Streams(router(lab), CLIENTS) as streams:
+        change_id = kill_with_the_second_out(lab, new)
+        if way == "its guard alone":
+            lab.wait("the guard", lambda: lab.changes()[-1]["state"] == "rolled-back")
+            text = lab.changes()[-1]["reason"]
+        else:
+            arguments = ("recover.yml", "-e", way)
+            if way == "the next run":
+                arguments = ("set_knob.yml", "-e", f"knob={KNOB}", "-e", f"value={new}", "-e", "role=decode")
+            ran = lab.play(*arguments, timeout_s=400)
+            text = ran.text
+            assert ran.rc == 0, text
+    assert not streams.lost and streams.whole > 2 * CLIENTS, (streams.whole, streams.lost, text)
+    forward = way in ("finish=forward", "the next run")
+    assert [lab.running_knob(f"lab-decode-{number}") for number in (1, 2)] == [new if forward else old] * 2
+    assert len(workers(lab)) == 4 and all(workers(lab).values())
+    after = lab.pids()
+    assert all(before[name] == after[name] for name in ("lab-prefill-1", "lab-prefill-2", "lab-router"))
+    states = {change["id"]: change["state"] for change in lab.changes()}
+    assert states[change_id] == ("superseded" if forward else "rolled-back")
+    assert lab.changes()[-1]["state"] == ("confirmed" if forward else "rolled-back")
+    if forward:
+        assert "restart one by one: lab-decode-2" in " ".join(text.split())

@@ -114,3 +114,38 @@ def test_a_dead_controller_on_this_machine_is_seen_and_a_far_one_is_unknown() ->
     assert who.is_gone({**leader, "pid_namespace": "pid:[1]"}) is None
     # A recycled pid is another process.
     assert who.is_gone({**who.this_process("alice", os.getpid()), "started_ticks": 1}) is True
+
+
+MEMBERS = [
+    {"name": name, "role": name.split("-")[0], "unit": name, "serve_script": f"/{name}.sh"}
+    for name in ("decode-1", "decode-2", "router")
+]
+
+
+def walked(*steps: tuple[str, str], **more: Any) -> rules.Record:
+    made = record(files=[], instances=MEMBERS, scope="rolling", restart=["decode-1", "decode-2", "elsewhere"], **more)
+    for step, name in steps:
+        made = rules.with_step(made, step, name, "", NOW)
+    return made
+
+
+def test_what_a_rolling_restart_takes_out_of_a_router_is_touched_and_the_router_is_not() -> None:
+    """Else the way back would leave a decode out that was not stopped yet, and then take the last one out."""
+    one = [("take out", "decode-1"), ("stop", "decode-1"), ("start", "decode-1"), ("register", "decode-1")]
+    made = walked(*one, ("take out", "decode-2"))
+    assert made["touched"] == ["decode-1", "decode-2"] and rules.is_rolling(made)
+    back = rules.with_step(made, "take out", "router", "of its guard's way back", NOW)
+    assert back["touched"] == made["touched"] and rules.is_rolling(back)
+
+
+def test_what_the_leader_had_still_to_do() -> None:
+    assert rules.left_undone(walked()) == {"restart": ["decode-1", "decode-2"], "out": []}
+    stopped = walked(("take out", "decode-1"), ("stop", "decode-1"))
+    assert rules.left_undone(stopped) == {"restart": ["decode-1", "decode-2"], "out": ["decode-1"]}
+    started = rules.with_step(stopped, "start", "decode-1", "", NOW)
+    assert rules.left_undone(started) == {"restart": ["decode-2"], "out": ["decode-1"]}
+    back = rules.with_step(started, "register", "decode-1", "", NOW)
+    assert rules.left_undone(back) == {"restart": ["decode-2"], "out": []}
+    # A router that is started has all of them.
+    assert rules.left_undone(rules.with_step(started, "start", "router", "", NOW))["out"] == []
+    assert rules.summary_of(started)["undone"] == rules.left_undone(started)

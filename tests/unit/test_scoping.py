@@ -36,6 +36,7 @@ def plan(
     names: tuple[str, ...] = NAMES,
     down: str = "",
     intended: dict[str, dict[str, str]] | None = None,
+    interrupted: dict[str, Any] | None = None,
     **given: Any,
 ) -> Plan:
     found = {
@@ -44,10 +45,11 @@ def plan(
             edits=[item for item in edits or [] if item["instance"] == name],
             unit={"pid": None if name == down else 7},
             intended=(intended or {}).get(name, {}),
+            script={"younger_s": -5.0},
         )
         for name in names
     }
-    infos = [{"instances": found, "open_change": None, "unreported": []}]
+    infos = [{"instances": found, "open_change": interrupted, "unreported": []}]
     members = instances(names)
     return decide("lab", members, infos, read_asked(verb, given, members))
 
@@ -134,3 +136,55 @@ def test_what_makes_no_sense_is_refused(given: dict[str, str], names: tuple[str,
 
 def test_the_one_that_is_down_may_be_brought_back_by_itself() -> None:
     assert plan("restart", None, NAMES, "decode-2", instance="decode-2").restart == ("decode-2",)
+
+
+def interrupted(restart: list[str], out: list[str], rolling: bool = True) -> dict[str, Any]:
+    """A restart of the decodes one by one whose controller is gone, and what it had still before it."""
+    return {
+        "id": "one-1",
+        "who": "alice on ops1",
+        "verb": "restart",
+        "summary": "restarted decode-1, decode-2",
+        "opened": "T0",
+        "state": "open",
+        "free": True,
+        "controller_gone": True,
+        "last_step": "take out decode-2",
+        "lease_left_s": 9.0,
+        "files": [],
+        "rolling": rolling,
+        "undone": {"restart": restart, "out": out},
+    }
+
+
+@pytest.mark.parametrize(
+    ("restart", "out", "down", "rolling", "names"),
+    [
+        (["decode-2"], [], "", True, ("decode-2",)),
+        (["decode-2"], ["decode-2"], "", True, ("decode-2",)),
+        (["decode-2"], ["decode-1"], "decode-1", True, ("decode-1", "decode-2")),
+        (["decode-1", "decode-2"], [], "", True, ("decode-1", "decode-2")),
+        ([], [], "", True, ()),
+        (["decode-2"], [], "", False, NAMES),  # it had come to a restart of all
+        (["decode-2"], [], "decode-1", True, NAMES),  # the one that should serve meanwhile died by itself
+        (["decode-2"], [], "prefill-1", True, NAMES),
+        (["decode-2"], [], "router", True, NAMES),
+    ],
+)
+def test_what_a_rolling_restart_had_still_before_it_is_carried_through_one_by_one(
+    restart: list[str], out: list[str], down: str, rolling: bool, names: tuple[str, ...]
+) -> None:
+    made = plan("recover", down=down, interrupted=interrupted(restart, out, rolling))
+    assert made.restart == names
+    assert made.scope == ("none" if not names else "co" if "router" in names else "rolling")
+
+
+def test_the_next_run_begins_with_what_the_interrupted_one_left_out_of_the_router() -> None:
+    """With the first one out too, nobody would be left to serve."""
+    made = plan("restart", role="decode", interrupted=interrupted(["decode-2"], ["decode-2"]))
+    assert (made.scope, made.restart) == ("rolling", ("decode-2", "decode-1"))
+    down = plan("restart", role="decode", down="decode-1", interrupted=interrupted(["decode-2"], ["decode-1"]))
+    assert (down.scope, down.restart) == ("rolling", ("decode-1", "decode-2"))
+    one = plan("restart", instance="decode-2", interrupted=interrupted(["decode-2"], ["decode-1"]))
+    assert one.restart == ("decode-1", "decode-2")
+    assert "took it out of the router" in one.why["decode-1"] and one.why["decode-2"] == "asked for"
