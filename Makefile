@@ -5,6 +5,8 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
+# With it, which images of Python like to set, every playbook, module and engine compiles our code again.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -18,7 +20,7 @@ demo: ## start the embedded lab in the story's state and restore the knob
 	@tools/demo
 
 test: ## everything that CI runs
-	@env -u PYTHONDONTWRITEBYTECODE tools/setup lab dev
+	@tools/setup lab dev
 	@tools/test
 
 test-lab: ## the whole lab, also what is too long for make test (15 to 25 minutes)

@@ -145,7 +145,8 @@ def _offer(item: Item, store: Store, existed: bool) -> Offer:
             users=[instance.name],
         )
     wrong.refuse()
-    assert plan is not None
+    if plan is None:  # refused above; said again for who reads types
+        raise PdopsError(f"{instance.serve_script}: its edit could not be planned.")
     after = knobs_of(plan.after, instance.serve_script)
     written = knobs_of(item.script, "the rendered script")
     intended = {name: value for name, value in after.items() if name not in written}
