@@ -16,6 +16,8 @@ description:
   - The action plugin of the same name carries the wheel from the controller.
 author:
   - the pdops authors (@pdops)
+extends_documentation_fragment:
+  - pdops.sglang.machine.state
 attributes:
   check_mode:
     description: Everything is looked at and refused as otherwise, nothing is written.
@@ -71,10 +73,6 @@ options:
   machine:
     description: What the machine is called where its packages are told.
     type: str
-  state_dir:
-    description: Folder on the machine in which pdops keeps versions and changes.
-    type: path
-    default: /var/lib/pdops
 """
 
 EXAMPLES = r"""
@@ -145,6 +143,7 @@ from ..module_utils.kernel_package.folders import FOLDER, compare, installed_in
 from ..module_utils.kernel_package.pruning import plan_pruning
 from ..module_utils.kernel_package.selection import selected_by
 from ..module_utils.kernel_package.wheel import read_wheel
+from ..module_utils.machine_arguments import STATE
 from ..module_utils.pdops_error import PdopsError
 from ..module_utils.store.store import Store
 
@@ -225,7 +224,7 @@ def main() -> None:
             "keep": {"type": "int", "default": 2},
             "caches": {"type": "list", "elements": "path", "default": []},
             "machine": {"type": "str"},
-            "state_dir": {"type": "path", "default": "/var/lib/pdops"},
+            **STATE,
         },
         required_if=[("state", "present", ("wheel",)), ("state", "absent", ("name",))],
         supports_check_mode=True,

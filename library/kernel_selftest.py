@@ -16,6 +16,8 @@ description:
   - With O(phase=prepare) fills the instance's folder of compiled kernels, and makes the folder of the plugin's records.
 author:
   - the pdops authors (@pdops)
+extends_documentation_fragment:
+  - pdops.sglang.machine.state
 attributes:
   check_mode:
     description: O(phase=look) runs just the same; the others do nothing.
@@ -81,10 +83,6 @@ options:
     description: How many times the best former time on this machine is still good.
     type: float
     default: 1.25
-  state_dir:
-    description: Folder on the machine in which pdops keeps the history of micro-benchmarks, among others.
-    type: path
-    default: /var/lib/pdops
 """
 
 EXAMPLES = r"""
@@ -130,6 +128,7 @@ from ..module_utils.deployment import instance_from_dict
 from ..module_utils.kernel_package.aiming import aim, asked_from
 from ..module_utils.kernel_package.checks import CHECKS, FAILED, Bench, SelfTest
 from ..module_utils.kernel_package.prewarming import make_status_folder, prewarm
+from ..module_utils.machine_arguments import STATE
 from ..module_utils.pdops_error import PdopsError
 
 
@@ -183,7 +182,7 @@ def main() -> None:
             "knobs": {"type": "dict", "default": {}},
             "heads": {"type": "list", "elements": "int", "default": [16, 64]},
             "bench_band": {"type": "float", "default": 1.25},
-            "state_dir": {"type": "path", "default": "/var/lib/pdops"},
+            **STATE,
         },
         supports_check_mode=True,
     )

@@ -18,6 +18,7 @@ author:
   - the pdops authors (@pdops)
 extends_documentation_fragment:
   - pdops.sglang.machine
+  - pdops.sglang.machine.everyone
 attributes:
   check_mode:
     description: Looks as otherwise, and stores nothing.
@@ -41,11 +42,6 @@ options:
     description: What narrows the verb; of it V(scope), V(overlap) and V(take) are of use here.
     type: dict
     default: {}
-  all_instances:
-    description: Names and roles of all instances of the deployment, to check names in O(asked) against.
-    type: list
-    elements: dict
-    default: []
   edits:
     description: For O(phase=stage), the plan's edits on this machine.
     type: list
@@ -95,6 +91,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils.asked import read_asked
 from ..module_utils.change.book import Book
 from ..module_utils.deployment import instance_from_dict
+from ..module_utils.machine_arguments import EVERYONE, MACHINE
 from ..module_utils.managed.comparing import Comparison
 from ..module_utils.managed.script_edit import parse_mode
 from ..module_utils.mistakes import Mistakes
@@ -134,12 +131,11 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "phase": {"type": "str", "choices": ["look", "stage"], "default": "look"},
-            "instances": {"type": "list", "elements": "dict", "required": True},
-            "state_dir": {"type": "path", "default": "/var/lib/pdops"},
+            **MACHINE,
             "settings": {"type": "dict"},
             "intended_dir": {"type": "path"},
             "asked": {"type": "dict", "default": {}},
-            "all_instances": {"type": "list", "elements": "dict", "default": []},
+            **EVERYONE,
             "edits": {"type": "list", "elements": "dict", "default": []},
             "items": {"type": "list", "elements": "dict", "default": []},
         },

@@ -16,16 +16,9 @@ description:
   - Reads and writes nothing, and runs on the controller, in its action plugin.
 author:
   - the pdops authors (@pdops)
-attributes:
-  check_mode:
-    description: Runs in check mode just the same.
-    support: full
-  diff_mode:
-    description: There is no difference to show.
-    support: none
-  action:
-    description: The work is done by the action plugin of the same name; there is no module to send to a machine.
-    support: full
+extends_documentation_fragment:
+  - pdops.sglang.machine.looks
+  - pdops.sglang.machine.controller
 options:
   deployment:
     description: Name of the deployment.

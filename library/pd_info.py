@@ -16,6 +16,7 @@ author:
   - the pdops authors (@pdops)
 extends_documentation_fragment:
   - pdops.sglang.machine
+  - pdops.sglang.machine.everyone
 attributes:
   check_mode:
     description: Runs in check mode just the same.
@@ -35,11 +36,6 @@ options:
         V(change) of V(rollback), V(take) of V(deploy), V(kernels) of V(kernels); all of them may be left out.
     type: dict
     default: {}
-  all_instances:
-    description: Names and roles of all instances of the deployment, to check names in O(asked) against.
-    type: list
-    elements: dict
-    default: []
 """
 
 EXAMPLES = r"""
@@ -106,6 +102,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.asked import read_asked
 from ..module_utils.deployment import instance_from_dict
+from ..module_utils.machine_arguments import EVERYONE, MACHINE
 from ..module_utils.observe import observe
 from ..module_utils.pdops_error import PdopsError
 
@@ -113,8 +110,7 @@ from ..module_utils.pdops_error import PdopsError
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "instances": {"type": "list", "elements": "dict", "required": True},
-            "state_dir": {"type": "path", "default": "/var/lib/pdops"},
+            **MACHINE,
             "verb": {
                 "type": "str",
                 "choices": [
@@ -131,7 +127,7 @@ def main() -> None:
                 "default": "verify",
             },
             "asked": {"type": "dict", "default": {}},
-            "all_instances": {"type": "list", "elements": "dict", "default": []},
+            **EVERYONE,
         },
         supports_check_mode=True,
     )

@@ -213,6 +213,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.change.stepping import take_step
 from ..module_utils.gates.request import optional_key
+from ..module_utils.machine_arguments import STATE
 from ..module_utils.pdops_error import PdopsError
 from ..module_utils.services import manager_for
 from ..module_utils.services.instance import Request, bring
@@ -234,7 +235,7 @@ def main() -> None:
             "change_id": {"type": "str"},
             "instance": {"type": "str"},
             "budget_s": {"type": "float", "default": 120},
-            "state_dir": {"type": "path", "default": "/var/lib/pdops"},
+            **STATE,
             "ports": {"type": "list", "elements": "int", "default": []},
         },
         supports_check_mode=True,

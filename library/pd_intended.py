@@ -15,6 +15,8 @@ description:
   - Runs after a change was confirmed, so it never fails; what could not be written is a warning. Runs in its action plugin.
 author:
   - the pdops authors (@pdops)
+extends_documentation_fragment:
+  - pdops.sglang.machine.controller
 attributes:
   check_mode:
     description: Not called in check mode, in which no change is confirmed.
@@ -22,9 +24,6 @@ attributes:
   diff_mode:
     description: Does not return differences.
     support: none
-  action:
-    description: The work is done by the action plugin of the same name; there is no module to send to a machine.
-    support: full
 options:
   folder:
     description: Where the files lie.

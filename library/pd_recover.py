@@ -20,16 +20,8 @@ author:
   - the pdops authors (@pdops)
 extends_documentation_fragment:
   - pdops.sglang.machine
-attributes:
-  check_mode:
-    description: Runs in check mode just the same.
-    support: full
-  diff_mode:
-    description: There is nothing to compare.
-    support: none
-  action:
-    description: The action plugin of the same name checks what was asked for, and prints what the module finds.
-    support: full
+  - pdops.sglang.machine.looks
+  - pdops.sglang.machine.prints
 options:
   finish:
     description:
@@ -117,14 +109,14 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils.change.survey import survey, to_finish
 from ..module_utils.change.survey_text import survey_lines
 from ..module_utils.deployment import instance_from_dict
+from ..module_utils.machine_arguments import MACHINE
 from ..module_utils.pdops_error import PdopsError
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "instances": {"type": "list", "elements": "dict", "required": True},
-            "state_dir": {"type": "path", "default": "/var/lib/pdops"},
+            **MACHINE,
             "finish": {"type": "str", "choices": ["", "back", "forward"], "default": ""},
             "take_over": {"type": "str"},
         },

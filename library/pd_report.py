@@ -50,9 +50,6 @@ attributes:
   diff_mode:
     description: There is nothing to show.
     support: none
-  action:
-    description: All of the work is done on the controller.
-    support: full
 notes:
   - Use the full name M(pdops.sglang.pd_report). The action plugin needs it.
 seealso:
@@ -61,6 +58,8 @@ seealso:
   - module: pdops.sglang.pd_change
 author:
   - the pdops authors (@pdops)
+extends_documentation_fragment:
+  - pdops.sglang.machine.controller
 """
 
 EXAMPLES = r"""

@@ -23,16 +23,9 @@ author:
   - the pdops authors (@pdops)
 extends_documentation_fragment:
   - pdops.sglang.machine
-attributes:
-  check_mode:
-    description: Runs in check mode just the same.
-    support: full
-  diff_mode:
-    description: There is nothing to compare.
-    support: none
-  action:
-    description: The action plugin of the same name checks what was asked for, and prints what the module finds.
-    support: full
+  - pdops.sglang.machine.looks
+  - pdops.sglang.machine.prints
+  - pdops.sglang.machine.everyone
 options:
   knob:
     description:
@@ -46,11 +39,6 @@ options:
     description: The role of the instances to show; all when left out.
     type: str
     choices: [prefill, decode, router]
-  all_instances:
-    description: All instances of the deployment, to check O(instance) and O(role) against; default O(instances).
-    type: list
-    elements: dict
-    default: []
 """
 
 EXAMPLES = r"""
@@ -125,6 +113,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils.asked import read_asked
 from ..module_utils.deployment import instance_from_dict
 from ..module_utils.knobs import check_name
+from ..module_utils.machine_arguments import EVERYONE, MACHINE
 from ..module_utils.pdops_error import PdopsError
 from ..module_utils.unit_environment.report import status_of
 from ..module_utils.unit_environment.status_text import status_lines
@@ -133,12 +122,11 @@ from ..module_utils.unit_environment.status_text import status_lines
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "instances": {"type": "list", "elements": "dict", "required": True},
-            "state_dir": {"type": "path", "default": "/var/lib/pdops"},
+            **MACHINE,
             "knob": {"type": "str"},
             "instance": {"type": "raw"},
             "role": {"type": "str", "choices": ["prefill", "decode", "router"]},
-            "all_instances": {"type": "list", "elements": "dict", "default": []},
+            **EVERYONE,
         },
         supports_check_mode=True,
     )

@@ -114,6 +114,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.change.stepping import take_step
 from ..module_utils.gates.request import read_key
+from ..module_utils.machine_arguments import STATE
 from ..module_utils.pdops_error import PdopsError
 from ..module_utils.router_workers import WorkerRequest, bring_worker
 from ..module_utils.store.store import Store
@@ -132,7 +133,7 @@ def main() -> None:
             "api_key_file": {"type": "path", "no_log": False},
             "change_id": {"type": "str"},
             "instance": {"type": "str"},
-            "state_dir": {"type": "path", "default": "/var/lib/pdops"},
+            **STATE,
         },
         supports_check_mode=True,
     )

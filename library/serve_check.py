@@ -15,16 +15,9 @@ description:
   - Looks at no machine and writes nothing. Runs in its action plugin.
 author:
   - the pdops authors (@pdops)
-attributes:
-  check_mode:
-    description: Runs in check mode just the same.
-    support: full
-  diff_mode:
-    description: There is nothing to differ.
-    support: none
-  action:
-    description: The work is done by the action plugin of the same name; there is no module to send to a machine.
-    support: full
+extends_documentation_fragment:
+  - pdops.sglang.machine.looks
+  - pdops.sglang.machine.controller
 options:
   deployment:
     description: The deployment that is to be deployed.

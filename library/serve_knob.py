@@ -18,6 +18,8 @@ description:
   - Knobs with secret-looking names are refused, and their values are masked wherever the script is shown.
 author:
   - the pdops authors (@pdops)
+extends_documentation_fragment:
+  - pdops.sglang.machine.state
 attributes:
   check_mode:
     description: Everything is worked out and checked, nothing is written.
@@ -75,10 +77,6 @@ options:
   expect_sha256:
     description: Refuse when the script is not this content any more, and show what changed if the content is stored.
     type: str
-  state_dir:
-    description: Folder on the machine in which pdops keeps versions and its journal; private to the user who runs this.
-    type: path
-    default: /var/lib/pdops
   label:
     description: Label of the version that the edit makes. If empty, it tells the edit.
     type: str
@@ -167,6 +165,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.knob_edit import Applied, EditRequest, edit, masked_diff
 from ..module_utils.knobs import MASK, check_value, is_secret, mask_text
+from ..module_utils.machine_arguments import STATE
 from ..module_utils.pdops_error import PdopsError
 from ..module_utils.store.store import Store, Version
 
@@ -217,7 +216,7 @@ def main() -> None:
             "expect_only": {"type": "bool", "default": True},
             "lines_only": {"type": "bool", "default": False},
             "expect_sha256": {"type": "str"},
-            "state_dir": {"type": "path", "default": "/var/lib/pdops"},
+            **STATE,
             "label": {"type": "str", "default": ""},
             "actor": {"type": "str", "default": ""},
             "change_id": {"type": "str"},

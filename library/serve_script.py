@@ -26,6 +26,8 @@ description:
   - The rendered script travels as a file, as parameters show with C(-vvv).
 author:
   - the pdops authors (@pdops)
+extends_documentation_fragment:
+  - pdops.sglang.machine.state
 attributes:
   check_mode:
     description: Everything is worked out and checked, nothing is written.
@@ -100,10 +102,6 @@ options:
     type: list
     elements: path
     default: []
-  state_dir:
-    description: Folder on the machine in which pdops keeps versions and its journal; private to the user who runs this.
-    type: path
-    default: /var/lib/pdops
   label:
     description: Label of the version that this makes.
     type: str
@@ -272,6 +270,7 @@ from typing import Optional
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.knobs import MASK, check_value, is_secret, mask_text, refuse_secret
+from ..module_utils.machine_arguments import STATE
 from ..module_utils.managed.script_edit import Comparison, Placed, ScriptRequest, masked_diff, parse_mode, place
 from ..module_utils.managed.three_way import to_write_down
 from ..module_utils.pdops_error import PdopsError
@@ -355,7 +354,7 @@ def main() -> None:
             "mode": {"type": "str"},
             "src": {"type": "path"},
             "secret_files": {"type": "list", "elements": "path", "default": [], "no_log": False},
-            "state_dir": {"type": "path", "default": "/var/lib/pdops"},
+            **STATE,
             "label": {"type": "str", "default": "rendered"},
             "actor": {"type": "str", "default": ""},
             "change_id": {"type": "str"},

@@ -17,6 +17,8 @@ description:
   - To see the versions of a whole deployment, use the playbook C(history.yml).
 author:
   - the pdops authors (@pdops)
+extends_documentation_fragment:
+  - pdops.sglang.machine.state
 attributes:
   check_mode:
     description: V(import), V(restore) and V(prune) work everything out and write nothing; the other verbs never write.
@@ -94,10 +96,6 @@ options:
   change_id:
     description: For V(restore), the id of the open change to which it belongs. A script that another open change holds is refused.
     type: str
-  state_dir:
-    description: Folder on the machine in which pdops keeps versions and its journal; private to the user who runs this.
-    type: path
-    default: /var/lib/pdops
 seealso:
   - module: pdops.sglang.serve_knob
 """
@@ -250,6 +248,7 @@ findings:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils import version_verbs
+from ..module_utils.machine_arguments import STATE
 from ..module_utils.pdops_error import PdopsError
 
 
@@ -270,7 +269,7 @@ def main() -> None:
             "strict": {"type": "bool", "default": False},
             "actor": {"type": "str", "default": ""},
             "change_id": {"type": "str"},
-            "state_dir": {"type": "path", "default": "/var/lib/pdops"},
+            **STATE,
         },
         required_if=[
             *[("verb", verb, ("path",)) for verb in version_verbs.VERBS if verb != "verify"],
