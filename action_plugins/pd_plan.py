@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 import os
@@ -97,6 +98,7 @@ class ActionModule(ActionBase):
             plan={**plan.as_dict(), "change_id": new_change_id(given["verb"])},
             lines=lines,
             debt=debts,
+            reason=dataclasses.asdict(reason) if reason else {},
             began=began,
             would_change=plan.changed,
         )

@@ -21,13 +21,23 @@ from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import as_ty
 from ansible_collections.pdops.sglang.plugins.module_utils.asked import PARAMETERS, check_extra_names
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
-from ansible_collections.pdops.sglang.plugins.module_utils.record import documents, doings, folder, reasons, text, words
+from ansible_collections.pdops.sglang.plugins.module_utils.record import (
+    documents,
+    doings,
+    findings,
+    folder,
+    from_git,
+    reasons,
+    text,
+    words,
+)
 from ansible_collections.pdops.sglang.plugins.module_utils.record.data import entry_data, knob_data, merged_fingerprint
 from ansible_collections.pdops.sglang.plugins.module_utils.record.fingerprints import is_simulation
 from ansible_collections.pdops.sglang.plugins.module_utils.record.fold import Folded, fold
 from ansible_collections.pdops.sglang.plugins.module_utils.record.joining import (
     against_journal,
     against_scripts,
+    findings_gone,
     unwritten,
 )
 from ansible_collections.pdops.sglang.plugins.module_utils.record.masking import holds_secret
@@ -94,7 +104,7 @@ class ActionModule(ActionBase):
                 raise
             # The change has ended already, and a failed task would turn a good one into one that is rolled back.
             told = str(error) if isinstance(error, (PdopsError, OSError)) else f"{type(error).__name__}: {error}"
-            result["warning"] = plain(f"the record was not written: {told[:400]}")
+            result.update(entries=[], by=_by(), warning=plain(f"the record was not written: {told[:400]}"))
             display.warning(result["warning"])
         return result
 
@@ -119,20 +129,23 @@ class ActionModule(ActionBase):
                 "changes": [change],
             }
             made += doings.entries_of(guarded, None, folded)
-        for missing in unwritten(folded, self.given["ended"], f"{_user()} on {socket.gethostname()}"):
+        made = doings.not_told_yet(made, folded)
+        for missing in unwritten(folded, self.given["ended"], _by()):
             made += doings.entries_of(missing, None, folded)
-        if done:
+        if done.get("outcome") in ("found", "held", "registered"):
+            made += findings.entries_of(done, folded)
+        elif done:
             asked = {"reason": self.given["reason"], "review_by": self.given["review_by"]}
             reason = reasons.check(str(done.get("verb")), asked, self.today) if asked["reason"] else None
             circumstances = self._circumstances("change")
-            for entry in doings.entries_of({**done, **circumstances}, reason, folded):
+            for entry in doings.not_told_yet(doings.entries_of({**done, **circumstances}, reason, folded), folded):
                 if circumstances.get("simulation"):
                     entry["simulation"] = True
                 made.append(entry)
         if not made:
-            return {**self._state(), "entries": [], "warning": ""}
+            return {**self._state(), "entries": [], "warning": "", "by": _by()}
         # The steps of the change report what changed; that they are written down changes nothing more.
-        return {**self._written(made), "changed": False, "warning": ""}
+        return {**self._written(made), "changed": False, "warning": "", "by": _by()}
 
     def _list(self) -> dict[str, Any]:
         reading, folded = self._read()
@@ -157,6 +170,7 @@ class ActionModule(ActionBase):
         state = self._state()
         reading, _folded = self._read()
         wrong = [*state["problems"], *state["contradictions"], *folder.ahead(reading.entries)]
+        wrong += from_git.gone(reading.folder, folder.names_in(reading.folder))
         wrong += [
             f"{reading.folder}/{kept.file} shows a secret: change that secret now, take the file out of git's history, and keep it out."
             for kept in reading.entries
@@ -258,10 +272,9 @@ class ActionModule(ActionBase):
         return found
 
     def _written(self, entries: list[dict[str, Any]]) -> dict[str, Any]:
-        by = f"{_user()} on {socket.gethostname()}"
         kept = []
         for entry in entries:
-            whole = {"deployment": self.given["deployment"], "by": by, **entry}
+            whole = {"deployment": self.given["deployment"], "by": _by(), **entry}
             kept.append(folder.add(self.dir, whole, dry=self._task.check_mode))
         lines = [f"record: {text.entry_line(item, {})}" for item in kept]
         return {
@@ -276,6 +289,8 @@ class ActionModule(ActionBase):
         contradictions = [*folded.contradictions]
         for machine in self.given["machines"]:
             contradictions += against_journal(folded, machine.get("changes") or ())
+            noted = [row for row in machine.get("findings") or () if row.get("deployment") == self.given["deployment"]]
+            contradictions += findings_gone(folded, noted)
         contradictions += against_scripts(folded, intended_of(self.given["infos"]))
         return {
             "knobs": [knob_data(knob, self._day) for _name, knob in sorted(folded.knobs.items())],
@@ -317,6 +332,10 @@ def _by_line(look: documents.Looked) -> list[tuple[int, str]]:
     for item in look.findings:
         found.setdefault(item.line, []).append(item.said)
     return [(line, "; ".join(said)) for line, said in found.items()]
+
+
+def _by() -> str:
+    return f"{_user()} on {socket.gethostname()}"
 
 
 def _user() -> str:

@@ -73,6 +73,14 @@ options:
     type: list
     elements: str
     default: []
+  why:
+    description: Why it is wanted, as M(pdops.sglang.pd_plan) returns it in RV(pdops.sglang.pd_plan#module:reason); kept for the record. For V(begin).
+    type: dict
+    default: {}
+  finishes:
+    description: The interrupted change that this one carries through, as the plan names it; kept for the record. For V(begin).
+    type: dict
+    default: {}
   touches:
     description:
       - Instances of other machines that the next step stops, starts or takes out of a router; for V(renew). A pair that was taken
@@ -212,6 +220,7 @@ steps:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.change import verbs
+from ..module_utils.machine_arguments import MACHINE
 from ..module_utils.pdops_error import PdopsError
 
 
@@ -224,8 +233,7 @@ def main() -> None:
                 "required": True,
             },
             "change_id": {"type": "str", "required": True},
-            "instances": {"type": "list", "elements": "dict", "required": True},
-            "state_dir": {"type": "path", "default": "/var/lib/pdops"},
+            **MACHINE,
             "deployment": {"type": "str"},
             "intent": {"type": "str"},
             "summary": {"type": "str"},
@@ -234,6 +242,8 @@ def main() -> None:
             "elsewhere": {"type": "list", "elements": "dict", "default": []},
             "scope": {"type": "str", "choices": ["none", "co", "decode", "router", "rolling"], "default": "co"},
             "restart": {"type": "list", "elements": "str", "default": []},
+            "why": {"type": "dict", "default": {}},
+            "finishes": {"type": "dict", "default": {}},
             "touches": {"type": "list", "elements": "str", "default": []},
             "evidence": {"type": "bool", "default": False},
             "alone": {"type": "bool", "default": False},

@@ -19,13 +19,7 @@ author:
   - the pdops authors (@pdops)
 extends_documentation_fragment:
   - pdops.sglang.machine
-attributes:
-  check_mode:
-    description: Runs in check mode just the same.
-    support: full
-  diff_mode:
-    description: There is nothing to compare.
-    support: none
+  - pdops.sglang.machine.looks
 seealso:
   - module: pdops.sglang.pd_record
 """
@@ -53,6 +47,13 @@ changes:
   returned: success
   type: list
   elements: dict
+findings:
+  description:
+    - What the journal of the machine has as found by V(verify) or V(probe), the oldest first, at most 100. RV(ignore:entry) is the id of
+      the entry of the record.
+  returned: success
+  type: list
+  elements: dict
 trouble:
   description: Sentences about records of changes that cannot be read.
   returned: success
@@ -63,6 +64,7 @@ trouble:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.deployment import instance_from_dict
+from ..module_utils.machine_arguments import MACHINE
 from ..module_utils.pdops_error import PdopsError
 from ..module_utils.record.machine import testimony
 
@@ -70,8 +72,7 @@ from ..module_utils.record.machine import testimony
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "instances": {"type": "list", "elements": "dict", "required": True},
-            "state_dir": {"type": "path", "default": "/var/lib/pdops"},
+            **MACHINE,
         },
         supports_check_mode=True,
     )

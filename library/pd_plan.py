@@ -14,15 +14,14 @@ description:
   - Reads and writes nothing, and runs on the controller, in its action plugin, which also prints the plan.
 author:
   - the pdops authors (@pdops)
+extends_documentation_fragment:
+  - pdops.sglang.machine.controller
 attributes:
   check_mode:
     description: Runs in check mode just the same; the plan is the same one that a run would follow.
     support: full
   diff_mode:
     description: Returns the differences of the scripts that the plan changes.
-    support: full
-  action:
-    description: The work is done by the action plugin of the same name; there is no module to send to a machine.
     support: full
 options:
   deployment:
@@ -120,6 +119,10 @@ plan:
       description: What earlier runs left behind.
       type: list
       returned: always
+    finishes:
+      description: The interrupted change that is carried through, with C(id), C(verb) and C(why); empty when it is none.
+      type: dict
+      returned: always
     nothing:
       description: Why there is nothing to do.
       type: str
@@ -134,6 +137,10 @@ debt:
   returned: when O(infos) is given
   type: list
   elements: str
+reason:
+  description: Why a knob is reverted, with C(text), C(suspicion) and C(review_by); empty when no reason was given.
+  returned: when O(infos) is given
+  type: dict
 began:
   description: When the planning began, in seconds since the epoch on the controller.
   returned: when O(infos) is given

@@ -19,6 +19,8 @@ description:
   - Secrets are masked in every text of an entry, and a knob with the name of a secret is refused.
 author:
   - the pdops authors (@pdops)
+extends_documentation_fragment:
+  - pdops.sglang.machine.controller
 attributes:
   check_mode:
     description: Writes nothing then, and returns the entry that it would write.
@@ -26,17 +28,14 @@ attributes:
   diff_mode:
     description: Returns the differences of documents that O(render) changes.
     support: full
-  action:
-    description: All of the work is done on the controller.
-    support: full
 options:
   verb:
     description:
       - V(add) writes the entry O(entry). V(change) writes what a verb of pdops has done, O(done); that it could not be written is a
         warning and never a failure, since the change has ended already. It never reports a change, since the steps of the change do.
       - V(list) prints the entries, V(fold) what they say together, V(debt) only the debts.
-      - V(check) also fails when an entry was edited, deleted or is malformed, when it shows a secret, or when entries contradict
-        each other or a machine.
+      - V(check) also fails when an entry was edited, deleted (what refers to it, the journal of a machine, or git tells) or is malformed,
+        when it shows a secret, or when entries contradict each other or a machine.
       - V(docs) compares O(docs) with the record and fails when something has to be reworded or rendered; with O(render) it
         renders the generated regions and returns the lines that only a person can reword.
     type: str
@@ -64,7 +63,10 @@ options:
   done:
     description:
       - For V(change). Keys are C(verb), C(outcome) (V(confirmed), V(rolled-back), V(rollback-failed) or V(failed)), C(change_id),
-        C(said), C(edits) and C(expect) of the plan, C(changes) of M(pdops.sglang.pd_change).
+        C(said), C(edits) and C(expect) of the plan, C(changes) of M(pdops.sglang.pd_change), and C(silent), the instances of machines
+        that did not answer when everything was put back. Of these it is not known what became of the change until a later run sees it.
+      - Of a run that only looks C(outcome) is V(found), with C(finding) (C(found), C(instance), C(said)), or V(held), with C(held)
+        (what was asked; all when it is left out). What the record has already is not written again.
     type: dict
     default: {}
   reason:
@@ -153,7 +155,8 @@ entries:
 knobs:
   description:
     - One dictionary per knob with C(knob), C(deployed) (value by instance), C(verdict), C(value) (that the verdict is about), C(cause),
-      C(measured), C(unverified_since), C(unverified_why) and C(debt).
+      C(measured), C(verdicts) (of all values that the record knows, each with C(value), C(verdict) and C(cause)),
+      C(unverified_since), C(unverified_why) and C(debt).
   returned: success
   type: list
   elements: dict
@@ -185,6 +188,10 @@ rendered:
 page:
   description: The page that was written.
   returned: with O(page_dir)
+  type: str
+by:
+  description: Who writes, and on which host.
+  returned: with V(change)
   type: str
 lines:
   description: What was printed.

@@ -87,12 +87,19 @@ def plan_forward(deployment: str, sight: Sight, asked: Asked) -> Plan:
         newest = next(item for info in sight.infos for item in info.get("ended", []) if item["id"] == asked.change)
     summary = f"carried through: {newest['summary']} (change {newest['id']})"
     why.update({edit["instance"]: "its script changes" for edit in edits})
+    finishes = {
+        "id": newest["id"],
+        "verb": (newest.get("finishes") or {}).get("verb") or newest.get("verb", ""),
+        "why": newest.get("why") or {},
+    }
     if not why:
-        return Plan(deployment, asked.verb, summary)
+        return Plan(deployment, asked.verb, summary, finishes=finishes)
     if not edits and all(change.get("rolling") for change in opens) and _one_serves_meanwhile(sight, why):
         names = tuple(scoping.in_scope(sight, "rolling", why))
         rule = "the interrupted run restarted one at a time, and the others serve"
-        return Plan(deployment, asked.verb, summary, restart=names, scope="rolling", rule=rule, why=why)
+        return Plan(
+            deployment, asked.verb, summary, restart=names, scope="rolling", rule=rule, why=why, finishes=finishes
+        )
     restart = _restart_all(sight)
     reasons = {name: why.get(name, "restarted with it, so that the pair meets afresh") for name in restart}
     expect = {edit["instance"]: dict(edit["expect"]) for edit in edits if edit["expect"]}
@@ -106,6 +113,7 @@ def plan_forward(deployment: str, sight: Sight, asked: Asked) -> Plan:
         rule="what is there is proved as a whole",
         why=reasons,
         expect=expect,
+        finishes=finishes,
     )
 
 

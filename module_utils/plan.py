@@ -16,6 +16,7 @@ class Plan:
     an instance that is not in it is compared with its own script.
     ``found`` are sentences about what earlier runs left; ``nothing`` says why nothing is to be done.
     ``rule`` says why it is this scope.
+    ``finishes`` is the interrupted change that is carried through: its id, verb, and why it was wanted.
     With ``overlap`` decode starts when prefill's bootstrap port answers.
     """
 
@@ -33,6 +34,7 @@ class Plan:
     nothing: str | None = None
     overlap: bool = False
     rule: str = ""
+    finishes: dict[str, Any] = field(default_factory=dict)
 
     @property
     def changed(self) -> bool:

@@ -121,6 +121,8 @@ def new_record(
     elsewhere: Iterable[Mapping[str, Any]] = (),
     scope: str = "co",
     restart: Iterable[str] = (),
+    why: Mapping[str, Any] | None = None,
+    finishes: Mapping[str, Any] | None = None,
 ) -> Record:
     """Make the record of a change that starts now.
 
@@ -128,6 +130,8 @@ def new_record(
     :class:`..deployment.Instance` dictionaries in start order, of this machine only, and ``elsewhere`` those of the
     deployment's other machines. ``scope`` is the plan's: of a rolling restart only what was touched goes back. ``restart`` are
     the names, of all machines, that the plan restarts.
+    ``why`` (why it is wanted) and ``finishes`` (the interrupted change that it carries through) are for the record, which another run
+    may write.
     """
     record: Record = {
         "id": check_id(change_id),
@@ -147,6 +151,8 @@ def new_record(
         "touched": [],
         "inherits": [],
         "slack_s": slack_s,
+        "why": dict(why or {}),
+        "finishes": dict(finishes or {}),
     }
     return with_lease(record, "begin", budget_s, now_utc)
 
@@ -347,6 +353,8 @@ def summary_of(record: Record) -> dict[str, Any]:
         "out_before": record.get("out_before", []),
         "rolling": is_rolling(record),
         "undone": left_undone(record),
+        "why": record.get("why", {}),
+        "finishes": record.get("finishes", {}),
     }
 
 

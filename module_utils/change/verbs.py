@@ -10,6 +10,7 @@ from typing import Any
 
 from ..knob_edit import EditRequest, apply_edit, masked_diff, plan_edit
 from ..pdops_error import PdopsError
+from ..secret_masking import mask_text
 from ..store.store import Store
 from . import agent, guard, guard_place, who
 from . import record as rules
@@ -72,6 +73,8 @@ def _begin(book: Book, params: Params) -> dict[str, Any]:
         params.get("elsewhere") or [],
         params.get("scope") or "co",
         params.get("restart") or [],
+        {name: mask_text(item) if isinstance(item, str) else item for name, item in (params.get("why") or {}).items()},
+        params.get("finishes") or {},
     )
     packed = agent.install(store)
     opened = book.begin(record, params["take_over"] or None)

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .fold import Knob, measured_verdict
 from .folder import Kept
+from .standing import Knob, measured_verdict
 from .text import debt_line, elsewhere_lines, figure
 
 
@@ -23,6 +23,11 @@ def knob_data(knob: Knob, today: str) -> dict[str, Any]:
         "value": knob.value,
         "verdict": knob.verdict,
         "cause": knob.cause,
+        "verdicts": [
+            {"value": value, "verdict": one.verdict, "cause": one.cause}
+            for value, one in knob.standings.items()
+            if one.verdict != "unknown"
+        ],
         "measured": [
             {"id": kept.id, "said": figure(kept.data), "verdict": measured_verdict(kept.data)}
             for kept in knob.measured(knob.value)
@@ -30,7 +35,7 @@ def knob_data(knob: Knob, today: str) -> dict[str, Any]:
         "elsewhere": [{"id": entry, "said": said} for said, entry in elsewhere_lines(knob)],
         "unverified_since": knob.unverified_since,
         "unverified_why": knob.unverified_why,
-        "debt": debt_line(knob, knob.debt, today) if knob.debt is not None else "",
+        "debt": "; ".join(debt_line(knob, debt, today) for debt in knob.debts),
     }
 
 

@@ -8,23 +8,28 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Optional
 
 from ..knobs import is_secret
-from .fold import Folded, Knob
+from .fold import Folded
 from .masking import as_recorded
+from .outcomes import NOT_KNOWN
 from .reasons import Reason
+from .standing import Knob
 from .text import losses
 
 Change = tuple[str, str, Optional[str], Optional[str]]
 
-_KINDS = {"set": "apply", "restore": "restore", "revert": "revert", "rollback": "rollback", "recover": "apply"}
+_KINDS = {"set": "apply", "restore": "restore", "revert": "revert", "rollback": "rollback"}
+_FAILED = ("rolled-back", "rollback-failed", "failed")
 _MOST_REASON = 400
+_MOST_REFS = 20
 
 
 def entries_of(done: Mapping[str, Any], reason: Optional[Reason], folded: Folded) -> list[dict[str, Any]]:
     """The entries of one run, without ``v``, ``at``, ``deployment`` and ``by``.
 
-    :param done: ``verb``, ``outcome`` (``confirmed``, ``rolled-back``, ``rollback-failed`` or ``failed``), ``change_id``, ``said``
-        (the plan's summary, or why it failed), ``edits`` and ``expect`` of the plan, ``changes`` (the machines' own summaries of the
-        change, which also know what an interrupted run had changed), ``fingerprint``
+    :param done: ``verb``, ``outcome`` (``confirmed``, ``rolled-back``, ``rollback-failed``, or ``failed`` when machines did not answer),
+        ``change_id``, ``said`` (the plan's summary, or why it failed), ``edits`` and ``expect`` of the plan, ``changes`` (the machines'
+        own summaries of the change, which also know what an interrupted run had changed, and why somebody wanted it),
+        ``fingerprint``, ``silent`` (instances of machines that did not answer when everything was put back)
     :param folded: the record before it; what the entries refer to and what is forgone comes from there
     """
     outcome, verb = str(done.get("outcome") or ""), str(done.get("verb") or "")
@@ -35,23 +40,86 @@ def entries_of(done: Mapping[str, Any], reason: Optional[Reason], folded: Folded
         common["fingerprint"] = dict(done["fingerprint"])
     changes = list(changes_of(done, folded))
     if outcome == "confirmed":
-        made = [_confirmed(verb, change, reason, folded, common) for change in changes]
+        finished = finished_of(done)
+        if finished:
+            common["said"] = f"{common['said']}; interrupted as {finished}, and finished by recover.yml"
+        why = reason or _reason_kept(done)
+        made = [_confirmed(finished or verb, change, why, folded, common) for change in changes]
         if made:
             return made
         return (
             [{"kind": "rollback", "outcome": "undone", **common}]
-            if verb == "rollback"
+            if (finished or verb) == "rollback"
             else [{"kind": "observe", **common}]
         )
-    if outcome in ("rolled-back", "rollback-failed", "failed"):
-        held = "rolled-back" if outcome == "rolled-back" else "rollback-failed"
-        why = common.pop("said")
-        base = {"kind": "rollback", "outcome": held, **common, "reason": why}
-        return [
-            {**base, "knob": knob, "instance": instance, "before": before, "after": after}
-            for instance, knob, before, after in changes
-        ] or [base]
+    if outcome in _FAILED:
+        return _put_back(done, outcome, changes, folded, common)
     return []
+
+
+def finished_of(done: Mapping[str, Any]) -> str:
+    """The verb that was interrupted and that recover.yml carried through; '' when it is none of these."""
+    kept = (change.get("finishes") for change in done.get("changes") or ())
+    return next((str(one["verb"]) for one in kept if isinstance(one, Mapping) and one.get("verb")), "")
+
+
+def _reason_kept(done: Mapping[str, Any]) -> Optional[Reason]:
+    """Why somebody wanted it, of a change whose entry another run writes: its machines keep it."""
+    for change in done.get("changes") or ():
+        why = change.get("why")
+        if isinstance(why, Mapping) and why.get("text"):
+            return Reason(str(why["text"]), bool(why.get("suspicion")), str(why.get("review_by") or ""))
+    return None
+
+
+def _put_back(
+    done: Mapping[str, Any], outcome: str, changes: list[Change], folded: Folded, common: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """What was tried and is not there; of a machine that did not answer, only that nobody knows yet."""
+    silent = {str(name) for name in done.get("silent") or ()}
+    why = common.pop("said")
+    nobody = f"{', '.join(sorted(silent))} did not answer: the guard there puts the old state back by itself"
+
+    def base(instance: str) -> dict[str, Any]:
+        unknown = instance in silent if silent and instance else outcome == "failed"
+        held = NOT_KNOWN if unknown else "rollback-failed" if outcome == "rollback-failed" else "rolled-back"
+        told = f"{why}; {nobody}"[:_MOST_REASON] if unknown and silent else why
+        refs = _told_before(folded, common.get("change_id"), instance, held)
+        return {"kind": "rollback", "outcome": held, **common, "reason": told, **({"refs": refs} if refs else {})}
+
+    return [
+        {**base(instance), "knob": knob, "instance": instance, "before": before, "after": after}
+        for instance, knob, before, after in changes
+    ] or [base("")]
+
+
+def _told_before(folded: Folded, change_id: Any, instance: str, outcome: str) -> list[str]:
+    """Entries that told otherwise, or nothing certain, of the same change: this one says what became of it."""
+    return [
+        kept.id
+        for kept in folded.entries
+        if change_id
+        and kept.kind == "rollback"
+        and kept.data.get("change_id") == change_id
+        and kept.data["outcome"] != outcome
+        and (not instance or kept.data.get("instance") in (None, instance))
+        and kept.id not in folded.corrected
+    ][-_MOST_REFS:]
+
+
+def not_told_yet(made: Iterable[dict[str, Any]], folded: Folded) -> list[dict[str, Any]]:
+    """Without what the record has already: a rollback that failed is told by every run until somebody has ended it."""
+    seen = {_same(kept.data) for kept in folded.entries if kept.kind == "rollback" and kept.id not in folded.corrected}
+    found = []
+    for entry in made:
+        if entry["kind"] != "rollback" or not entry.get("change_id") or _same(entry) not in seen:
+            found.append(entry)
+            seen.add(_same(entry))
+    return found
+
+
+def _same(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(entry.get(name) for name in ("change_id", "outcome", "instance", "knob"))
 
 
 def _first_line(text: Any) -> str:
@@ -111,7 +179,10 @@ def _confirmed(
         **common,
     }
     known = folded.knobs.get(name)
-    entry["refs"] = _refs(kind, known, folded)
+    entry["refs"] = [
+        *_refs(kind, known, before, folded),
+        *_told_before(folded, common.get("change_id"), instance, "undone"),
+    ]
     if kind == "rollback":
         entry["outcome"] = "undone"
     if kind == "revert":
@@ -124,7 +195,7 @@ def _confirmed(
     return entry
 
 
-def _refs(kind: str, known: Optional[Knob], folded: Folded) -> list[str]:
+def _refs(kind: str, known: Optional[Knob], before: Optional[str], folded: Folded) -> list[str]:
     """What this one takes back or rests on: the newest of each kind that matters to it."""
     wanted = {
         "apply": ("propose",),
@@ -135,5 +206,5 @@ def _refs(kind: str, known: Optional[Knob], folded: Folded) -> list[str]:
     if known is None:
         return []
     newest = {kept.kind: kept.id for kept in known.entries if kept.kind in wanted and kept.id not in folded.corrected}
-    measures = [kept.id for kept in known.measured(known.value)] if kind == "revert" else []
+    measures = [kept.id for kept in known.measured(as_recorded(before))] if kind == "revert" else []
     return list(dict.fromkeys([*newest.values(), *measures]))

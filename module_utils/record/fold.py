@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) 2026 the pdops authors
-"""The record folded: per knob what is deployed, what is known about it, what that costs, and what contradicts what.
+"""The record folded: per knob what is deployed, what is known about its values, what that costs, and what contradicts what.
 
-Two axes that do not depend on one another: the deployed value, and the verdict about a value (a knob that is reverted on
-suspicion is still the one that measured better). Pure; the order of the entries is that of :func:`.folder.in_order`.
+Pure; the order of the entries is that of :func:`.folder.in_order`.
 """
 
 from __future__ import annotations
@@ -14,83 +13,20 @@ from typing import Any, Optional
 
 from .fingerprints import difference, same
 from .folder import Kept
+from .outcomes import NOT_KNOWN, Finding, finding_key, proves, settles
 from .reasons import is_bare
+from .standing import Debt, Knob, Standing, measured_verdict, shown, verdict_of
 
 #: Kinds that put a value in place.
 PLACING = ("apply", "revert", "restore")
-
-
-@dataclass
-class Debt:
-    """A revert that somebody has to come back to; ``forgoing`` are the measured losses."""
-
-    entry: Kept
-    value: Optional[str]
-    review_by: str
-    forgoing: list[Mapping[str, Any]]
-
-
-@dataclass
-class Knob:
-    """What the record says about one knob.
-
-    ``deployed`` is by instance, and has only instances that an entry names; ``value`` is the one that ``verdict`` is about
-    (None is "unset"); ``moves`` are the entries that moved either, oldest first: after one of them, prose about the knob has
-    to be looked at again.
-    """
-
-    name: str
-    deployed: dict[str, Optional[str]] = field(default_factory=dict)
-    since: dict[str, str] = field(default_factory=dict)
-    changes: dict[str, str] = field(default_factory=dict)
-    value: Optional[str] = None
-    verdict: str = "unknown"
-    cause: str = ""
-    measures: dict[Optional[str], dict[str, Kept]] = field(default_factory=dict)
-    moves: list[Kept] = field(default_factory=list)
-    entries: list[Kept] = field(default_factory=list)
-    judgements: list[Kept] = field(default_factory=list)
-    debt: Optional[Debt] = None
-    unverified_since: str = ""
-    unverified_why: str = ""
-
-    def measured(self, value: Optional[str]) -> list[Kept]:
-        """The newest measurement of a value for each load, in the order of the loads' first mention."""
-        return list(self.measures.get(value, {}).values())
-
-    @property
-    def elsewhere(self) -> list[Kept]:
-        """The newest measurements of the values that are not in question: they outlast the next value that is set."""
-        return [kept for value in self.measures if value != self.value for kept in self.measured(value)]
-
-    def is_forgone(self, kept: Kept) -> bool:
-        """Whether a measured gain is had nowhere now, since another value is deployed."""
-        gain = kept.data["effect_pct"] > 0 and measured_verdict(kept.data) != "rejected"
-        return gain and bool(self.deployed) and kept.data["value"] not in self.deployed.values()
-
-    @property
-    def suspected(self) -> bool:
-        """Whether a value runs of which somebody suspects something."""
-        return self.in_place and self.verdict == "suspected"
-
-    @property
-    def verdict_told(self) -> str:
-        """The verdict with its cause; of one that was cleared and then judged by its figures again, both."""
-        if not self.cause:
-            return self.verdict
-        if self.verdict in ("suspected", "exonerated", "convicted"):
-            return f"{self.verdict} ({self.cause})"
-        return f"{self.verdict}, exonerated ({self.cause})" if self.judgements else self.verdict
-
-    @property
-    def in_place(self) -> bool:
-        """Whether the value in question is deployed somewhere."""
-        return self.value is not None and self.value in self.deployed.values()
+#: Verdicts that figures may change; the others are people's.
+_OF_FIGURES = ("unknown", "trial", "adopted", "rejected", "inconclusive")
 
 
 @dataclass
 class Folded:
-    """``fingerprint`` is the newest that an entry carries, or that of the machines now."""
+    """``fingerprint`` is the newest that an entry carries, or that of the machines now; ``findings`` are those that nothing has
+    ended yet, ``not_known`` the changes of which nobody knows yet what became of them on a machine that did not answer."""
 
     knobs: dict[str, Knob] = field(default_factory=dict)
     contradictions: list[str] = field(default_factory=list)
@@ -98,36 +34,12 @@ class Folded:
     simulation: bool = False
     entries: list[Kept] = field(default_factory=list)
     corrected: dict[str, str] = field(default_factory=dict)
+    findings: dict[Finding, Kept] = field(default_factory=dict)
+    not_known: dict[str, Kept] = field(default_factory=dict)
 
     @property
     def debts(self) -> list[tuple[Knob, Debt]]:
-        return [(knob, knob.debt) for _name, knob in sorted(self.knobs.items()) if knob.debt is not None]
-
-
-def shown(value: Optional[str], name: str = "") -> str:
-    """``NAME=value`` or ``NAME unset``; of no name, ``=value`` or ``unset``."""
-    return f"{name} unset".lstrip() if value is None else f"{name}={value}"
-
-
-def verdict_of(measures: Iterable[Kept]) -> str:
-    """What the measurements of one value say together; '' when none of them says anything.
-
-    A figure without an interval and without a verdict says nothing: nobody knows its noise. One load that got worse is
-    enough to reject (evidence: superior at one load and not inferior at the others).
-    """
-    said = {measured_verdict(kept.data) for kept in measures} - {""}
-    for verdict in ("rejected", "adopted", "inconclusive"):
-        if verdict in said:
-            return verdict
-    return ""
-
-
-def measured_verdict(data: Mapping[str, Any]) -> str:
-    if "verdict" in data:
-        return str(data["verdict"])
-    if "low_pct" in data:
-        return "adopted" if data["low_pct"] > 0 else "rejected" if data["high_pct"] < 0 else "inconclusive"
-    return ""
+        return [(knob, debt) for _name, knob in sorted(self.knobs.items()) for debt in knob.debts]
 
 
 def fold(entries: Iterable[Kept], fingerprint: Optional[Mapping[str, str]] = None) -> Folded:
@@ -146,6 +58,7 @@ def fold(entries: Iterable[Kept], fingerprint: Optional[Mapping[str, str]] = Non
         if kept.data.get("fingerprint"):
             folded.fingerprint = kept.data["fingerprint"]
         folded.simulation = folded.simulation or bool(kept.data.get("simulation"))
+        _follow(folded, kept)
         name = kept.data.get("knob")
         if name is None:
             continue
@@ -155,9 +68,9 @@ def fold(entries: Iterable[Kept], fingerprint: Optional[Mapping[str, str]] = Non
         knob.entries.append(kept)
         step = _STEPS.get(kept.kind)
         if step is not None:
-            before = (*knob.deployed.items(), knob.value, knob.verdict)
+            before = _state(knob)
             step(folded, knob, kept)
-            if before != (*knob.deployed.items(), knob.value, knob.verdict):
+            if before != _state(knob):
                 knob.moves.append(kept)
     if fingerprint:
         folded.fingerprint = fingerprint
@@ -166,9 +79,34 @@ def fold(entries: Iterable[Kept], fingerprint: Optional[Mapping[str, str]] = Non
     return folded
 
 
-def _settled(knob: Knob) -> str:
-    """The verdict of a value that stands under no suspicion."""
-    return verdict_of(knob.measured(knob.value)) or "trial"
+def _state(knob: Knob) -> tuple[Any, ...]:
+    return (*knob.deployed.items(), knob.value, *((value, one.verdict) for value, one in knob.standings.items()))
+
+
+def _follow(folded: Folded, kept: Kept) -> None:
+    """Keep what was found and has not ended, and the changes of which it is not known what became of them."""
+    if folded.not_known:
+        folded.not_known = {name: one for name, one in folded.not_known.items() if not settles(kept, one)}
+    if kept.data.get("outcome") == NOT_KNOWN:
+        folded.not_known[kept.id] = kept
+    if folded.findings:
+        folded.findings = {key: one for key, one in folded.findings.items() if not proves(kept, one)}
+    key = finding_key(kept.data)
+    if key is not None:
+        folded.findings[key] = kept
+
+
+def _of(knob: Knob, value: Optional[str]) -> Standing:
+    return knob.standings.setdefault(value, Standing())
+
+
+def _settle(knob: Knob, value: Optional[str], kept: Kept) -> Standing:
+    """Give a value of which nobody suspects anything the verdict of its figures."""
+    one = _of(knob, value)
+    if one.verdict in (*_OF_FIGURES, "exonerated"):
+        cleared = "exonerated" if one.verdict == "exonerated" else "trial"
+        one.verdict, one.entry = verdict_of(knob.measured(value)) or cleared, kept
+    return one
 
 
 def _place(folded: Folded, knob: Knob, kept: Kept) -> None:
@@ -181,26 +119,22 @@ def _place(folded: Folded, knob: Knob, kept: Kept) -> None:
     knob.deployed[instance] = after
     knob.since[instance] = kept.at
     knob.changes[instance] = f"{kept.kind} {kept.id}"
+    # What somebody had to come back to is in place again.
+    if after in knob.standings:
+        knob.standings[after].debt = None
 
 
 def _put(folded: Folded, knob: Knob, kept: Kept) -> None:
     """apply and restore: a value comes in, or is taken off by set_knob."""
     _place(folded, knob, kept)
     before, after = kept.data["before"], kept.data["after"]
-    asked = before if after is None else after
-    if asked != knob.value or knob.verdict == "unknown":
-        # Another value than that which was in question: nothing of what was found about that one holds for it.
-        knob.value, knob.verdict, knob.cause = asked, "", ""
-        knob.verdict = _settled(knob)
-    elif knob.verdict == "convicted" and kept.kind == "restore":
+    knob.value = before if after is None else after
+    one = _settle(knob, knob.value, kept)
+    if one.verdict == "convicted" and after is not None:
         folded.contradictions.append(
-            f"restore {kept.id} brought {shown(after, knob.name)} back, and it is convicted ({knob.cause}): exonerate it, or revert it."
+            f"{kept.kind} {kept.id} brought {shown(after, knob.name)} back, and it is convicted ({one.cause}): exonerate it, or "
+            "revert it."
         )
-    elif knob.verdict in ("exonerated", "trial"):
-        measured = verdict_of(knob.measured(knob.value))
-        knob.verdict = measured or knob.verdict
-    if knob.debt is not None and after == knob.debt.value:
-        knob.debt = None
 
 
 def _measure(folded: Folded, knob: Knob, kept: Kept) -> None:
@@ -221,10 +155,12 @@ def _measure(folded: Folded, knob: Knob, kept: Kept) -> None:
     knob.measures.setdefault(data["value"], {})[data["load"]] = kept
     if knob.verdict == "unknown":
         knob.value = data["value"]
-    if data["value"] == knob.value and knob.verdict in ("unknown", "trial", "adopted", "rejected", "inconclusive"):
-        knob.verdict = _settled(knob) if verdict_of(knob.measured(knob.value)) else knob.verdict
-    if knob.debt is not None and knob.debt.value == data["value"] and said == "rejected":
-        knob.debt = None  # it is no loss any more
+    one = _of(knob, data["value"])
+    if one.verdict in _OF_FIGURES:
+        told = verdict_of(knob.measured(data["value"]))
+        one.verdict, one.entry = told or one.verdict, kept if told else one.entry
+    if said == "rejected":
+        one.debt = None  # it is no loss any more
 
 
 def _propose(_folded: Folded, knob: Knob, kept: Kept) -> None:
@@ -233,48 +169,63 @@ def _propose(_folded: Folded, knob: Knob, kept: Kept) -> None:
 
 
 def _suspect(_folded: Folded, knob: Knob, kept: Kept) -> None:
-    if knob.verdict != "convicted" and knob.value is not None:
-        knob.verdict, knob.cause = "suspected", kept.data["said"]
+    value = kept.data.get("value", knob.value)
+    knob.about[kept.id] = value
+    if value is None:
+        return
+    one = _of(knob, value)
+    if one.verdict != "convicted":
+        one.verdict, one.cause, one.entry = "suspected", kept.data["said"], kept
 
 
 def _revert(folded: Folded, knob: Knob, kept: Kept) -> None:
     _place(folded, knob, kept)
     data = kept.data
-    if data["before"] != knob.value:
-        knob.value, knob.cause = data["before"], ""
-        knob.verdict = _settled(knob)
-    if data["suspicion"] and knob.verdict != "convicted":
-        knob.verdict = "suspected"
-        knob.cause = knob.cause if is_bare(data["reason"]) else data["reason"]
-    if data.get("review_by") and knob.verdict not in ("convicted", "rejected"):
-        knob.debt = Debt(kept, data["before"], data["review_by"], list(data.get("forgoing", [])))
+    knob.value = knob.about[kept.id] = data["before"]
+    one = _of(knob, data["before"])
+    if one.verdict == "unknown":
+        _settle(knob, data["before"], kept)
+    if data["suspicion"] and one.verdict != "convicted":
+        one.cause = (one.cause if one.verdict == "suspected" else "") if is_bare(data["reason"]) else data["reason"]
+        one.verdict, one.entry = "suspected", kept
+    if data.get("review_by") and one.verdict not in ("convicted", "rejected"):
+        one.debt = Debt(kept, data["before"], data["review_by"], list(data.get("forgoing", [])))
+
+
+def _judged(knob: Knob, kept: Kept) -> Optional[str]:
+    """The value that a judgement is about: what it says, else what it refers to, else the only one that is suspected."""
+    if "value" in kept.data:
+        return kept.data["value"]  # type: ignore[no-any-return]
+    named = [knob.about[ref] for ref in kept.refs if ref in knob.about]
+    if named:
+        return named[-1]
+    return knob.suspected[0] if len(knob.suspected) == 1 else knob.value
 
 
 def _judge(folded: Folded, knob: Knob, kept: Kept) -> None:
     """exonerate and convict; the later one holds, and that it knows of the other one is what its refs say."""
-    for other in knob.judgements:
+    value = _judged(knob, kept)
+    one = _of(knob, value)
+    for other in one.judgements:
         if other.kind != kept.kind and other.id not in kept.refs:
             folded.contradictions.append(
                 f"{other.kind} {other.id} by {other.data['by']} and {kept.kind} {kept.id} by {kept.data['by']} contradict each "
-                f"other about {knob.name}: correct one of them with record.yml -e kind=correct -e entry=ID."
+                f"other about {shown(value, knob.name)}: correct one of them with record.yml -e kind=correct -e entry=ID."
             )
-    knob.judgements = [kept]
-    knob.cause = kept.data["cause"]
+    one.judgements, one.cause, one.entry = [kept], kept.data["cause"], kept
     if kept.kind == "convict":
-        knob.verdict, knob.debt = "convicted", None
+        one.verdict, one.debt = "convicted", None
         return
-    knob.verdict = (verdict_of(knob.measured(knob.value)) or "exonerated") if knob.in_place else "exonerated"
+    one.verdict = (verdict_of(knob.measured(value)) if knob.in_place(value) else "") or "exonerated"
 
 
 def _rollback(folded: Folded, knob: Knob, kept: Kept) -> None:
     """Of a change that never held nothing moves; one that had been confirmed and was put back moves the deployed value."""
     if kept.data["outcome"] == "undone" and "after" in kept.data and "instance" in kept.data:
         _place(folded, knob, kept)
-        if knob.debt is not None and kept.data["after"] == knob.debt.value:
-            knob.debt = None
-        if kept.data["after"] is not None and kept.data["after"] != knob.value:
-            knob.value, knob.cause = kept.data["after"], ""
-            knob.verdict = _settled(knob)
+        if kept.data["after"] is not None:
+            knob.value = kept.data["after"]
+            _settle(knob, knob.value, kept)
 
 
 def _observe(folded: Folded, knob: Knob, kept: Kept) -> None:
@@ -288,6 +239,9 @@ def _observe(folded: Folded, knob: Knob, kept: Kept) -> None:
         )
     knob.deployed[instance], knob.since[instance] = value, kept.at
     knob.changes[instance] = f"observe {kept.id}"
+    if value is not None:
+        knob.value = value
+        _settle(knob, value, kept)
 
 
 _STEPS = {

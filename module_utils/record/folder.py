@@ -136,6 +136,16 @@ def add(evidence_dir: str, given: Mapping[str, Any], now: Optional[float] = None
 _NULLS = frozenset(("before", "after", "value"))
 
 
+def is_entry_name(name: str) -> bool:
+    """Whether a file's name is that of an entry."""
+    return _FILE.fullmatch(name) is not None
+
+
+def names_in(folder: str) -> list[str]:
+    """The names of the files in a record's folder, sorted; none when it is absent."""
+    return _names(folder)
+
+
 def _make(folder: str) -> None:
     try:
         os.makedirs(folder, exist_ok=True)

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Optional
 
 from ..knobs import is_secret
-from .fold import Folded, shown
+from .fold import PLACING, Folded
 from .masking import as_recorded
+from .outcomes import NOT_KNOWN
+from .standing import shown
 
 Change = Mapping[str, Any]
 
@@ -26,8 +28,10 @@ def against_journal(folded: Folded, changes: Iterable[Change]) -> list[str]:
         if kept.data.get("change_id"):
             told.setdefault(kept.data["change_id"], []).append(kept.data)
     first = min((kept.at for kept in folded.entries), default="")
+    void = [kept.data for kept in folded.entries if kept.id in folded.corrected]
     found = []
     for change in changes:
+        found += _told_otherwise(change, [one for one in told.get(change["id"], ()) if one not in void])
         if change["state"] != "confirmed" or change.get("verb") == "restart":
             continue
         for item in change["files"]:
@@ -50,6 +54,35 @@ def against_journal(folded: Folded, changes: Iterable[Change]) -> list[str]:
     return found
 
 
+def _told_otherwise(change: Change, entries: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Of a change that the record has: that it ended in another way than the machine says."""
+    names = {item["instance"] for item in change["files"] if item.get("knobs")}
+    own = [one for one in entries if one.get("instance") in names]
+    held = [one for one in own if one["kind"] in PLACING or one.get("outcome") == "undone"]
+    went = [one for one in own if one.get("outcome") in ("rolled-back", "rollback-failed")]
+    if change["state"] == "confirmed" and went and not held:
+        says = str(went[-1]["outcome"])
+    elif change["state"] in ("rolled-back", "rollback-failed") and held:
+        says = "confirmed"
+    else:
+        return []
+    return [
+        f"the machine's journal has change {change['id']} by {change['who']} as {change['state']}, and the record says that it was "
+        f"{says}: look with recover.yml, and correct the entry that is wrong."
+    ]
+
+
+def findings_gone(folded: Folded, noted: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Findings that a machine's journal has together with the id of their entry, and the record has not; one sentence each."""
+    known = {kept.id for kept in folded.entries}
+    return [
+        f"the machine's journal has a finding of {row.get('at')} by {row.get('actor')} ({row.get('said')}), and the record has no entry "
+        f"{row['entry']}: was it deleted, or is it in another checkout?"
+        for row in noted
+        if row.get("entry") and row["entry"] not in known
+    ]
+
+
 def unwritten(folded: Folded, ended: Iterable[Change], leader: str) -> list[dict[str, Any]]:
     """Confirmed changes that ``leader`` (``user on host``) led and died before their entry was written, oldest first, as
     :func:`.doings.entries_of` takes them.
@@ -60,7 +93,12 @@ def unwritten(folded: Folded, ended: Iterable[Change], leader: str) -> list[dict
     by_id: dict[str, list[Change]] = {}
     for change in ended:
         by_id.setdefault(str(change["id"]), []).append(change)
-    told = {kept.data.get("change_id") for kept in folded.entries}
+    told = {
+        kept.data.get("change_id")
+        for kept in folded.entries
+        # That nobody knew yet what became of it is no entry about it.
+        if kept.data.get("outcome") != NOT_KNOWN
+    }
     first = min((kept.at for kept in folded.entries), default="")
     found = []
     for name, rows in sorted(by_id.items()):

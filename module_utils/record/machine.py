@@ -17,6 +17,7 @@ from .identity import fingerprint
 
 #: Older ones were compared when they were newer.
 MOST_CHANGES = 200
+MOST_FINDINGS = 100
 
 
 def _shown(knobs: Any) -> dict[str, list[Any]]:
@@ -29,8 +30,9 @@ def _shown(knobs: Any) -> dict[str, list[Any]]:
 
 
 def testimony(instances: list[Instance], state_dir: str) -> dict[str, Any]:
-    """``{fingerprint, changes, trouble}``; changes that ended, the oldest first, without values of secrets."""
-    records, trouble = Book(Store(state_dir)).readable()
+    """``{fingerprint, changes, findings, trouble}``; changes that ended, the oldest first, without values of secrets."""
+    store = Store(state_dir)
+    records, trouble = Book(store).readable()
     specs = [instance.as_dict() for instance in instances]
     ended = [item for item in records if item["state"] in rules.ENDED and rules.overlaps(item, specs)]
     return {
@@ -49,6 +51,11 @@ def testimony(instances: list[Instance], state_dir: str) -> dict[str, Any]:
             }
             for item in ended[-MOST_CHANGES:]
         ],
+        "findings": [
+            {name: row.get(name) for name in ("at", "actor", "deployment", "instance", "found", "said", "entry")}
+            for row in store.journal()
+            if row.get("verb") == "found"
+        ][-MOST_FINDINGS:],
         "trouble": trouble,
     }
 

@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Optional
 
 from ..knobs import refuse_secret
 from ..report import clean
-from ..secret_masking import mask_text
+from ..secret_masking import is_secret, mask_text
 
 
 def without_secrets(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,7 +42,19 @@ _CUT = re.compile(r" \.\.\. and \d+ more characters\Z")
 
 def holds_secret(entry: Mapping[str, Any]) -> bool:
     """Whether a text of an entry shows a value that would be masked (by hand somebody may have written anything)."""
-    text = json.dumps(entry, ensure_ascii=False)
-    return bool(mask_text(text) != text) or any(
-        isinstance(item, str) and mask_text(item) != item for item in entry.values()
-    )
+    return any(mask_text(text) != text for text in _texts(entry))
+
+
+def _texts(item: Any) -> Iterator[str]:
+    """Every text in an entry, each by itself (quotes around it would be read as part of it); under a key together with the key."""
+    if isinstance(item, Mapping):
+        for key, inner in item.items():
+            yield str(key)
+            if isinstance(inner, str) and is_secret(str(key)):
+                yield f"{key}={inner}"
+            yield from _texts(inner)
+    elif isinstance(item, (list, tuple)):
+        for inner in item:
+            yield from _texts(inner)
+    elif isinstance(item, str):
+        yield item

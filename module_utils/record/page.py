@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from typing import Any, Optional
 
 from ..report import clean
-from .fold import PLACING, Folded, Knob, measured_verdict, shown
+from .fold import PLACING, Folded
 from .folder import Kept
-from .text import debt_line, elsewhere_lines, figure, suspicion_lines, told
+from .standing import Knob, measured_verdict, shown
+from .text import debt_line, elsewhere_lines, figure, open_lines, suspicion_lines, told
 
 #: Entries beyond these are counted, not shown; the whole is in git.
 MOST_ENTRIES = 300
@@ -38,15 +39,17 @@ def page_view(
     against = [clean.text(item) for item in contradictions]
     debts = [clean.text(debt_line(knob, debt, today)) for knob, debt in folded.debts]
     suspicions = [clean.text(line) for line in suspicion_lines(folded)]
+    found = [clean.text(line) for line in open_lines(folded)]
     entries = folded.entries[::-1]
     return {
         "deployment": clean.text(deployment),
-        "outcome": _outcome(len(wrong), len(against), len(debts), len(suspicions)),
+        "outcome": _outcome(len(wrong), len(against), len(found), len(debts), len(suspicions)),
         "headline": _headline(folded),
         "simulation": folded.simulation,
         "facts": _facts(folded, file),
         "wrong": wrong,
         "against": against,
+        "open": found,
         "suspicions": suspicions,
         "debts": debts,
         "knobs": [_knob(knob, today) for _name, knob in sorted(folded.knobs.items())],
@@ -57,18 +60,22 @@ def page_view(
     }
 
 
-def _outcome(wrong: int, against: int, debts: int, suspicions: int) -> dict[str, str]:
+def _outcome(wrong: int, against: int, found: int, debts: int, suspicions: int) -> dict[str, str]:
     if wrong:
         return {"name": "Not to be trusted", "sign": "✕", "tone": "bad"}
     if against:
         return {"name": "Contradicts itself", "sign": "✕", "tone": "bad"}
     told = [
         f"{count} {word}{'s' if count > 1 else ''}"
-        for count, word in ((suspicions, "suspicion"), (debts, "debt"))
+        for count, word in ((found, "finding"), (suspicions, "suspicion"), (debts, "debt"))
         if count
     ]
     if told:
-        return {"name": f"{' and '.join(told)} open", "sign": "?", "tone": "warn"}
+        return {
+            "name": f"{' and '.join(told[-2:])} open" if len(told) < 3 else f"{told[0]}, {told[1]} and {told[2]} open",
+            "sign": "?",
+            "tone": "warn",
+        }
     return {"name": "No debt", "sign": "✓", "tone": "good"}
 
 
@@ -115,7 +122,7 @@ def _knob(knob: Knob, today: str) -> dict[str, Any]:
         "unverified": clean.text(f"unverified since {knob.unverified_since[:10]}: {knob.unverified_why}")
         if knob.unverified_since
         else "",
-        "debt": clean.text(debt_line(knob, knob.debt, today)) if knob.debt is not None else "",
+        "debt": clean.text("; ".join(debt_line(knob, debt, today) for debt in knob.debts)),
     }
 
 

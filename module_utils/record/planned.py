@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Optional
 
 from .doings import changes_of
-from .fold import Folded, shown
+from .fold import Folded
 from .joining import against_scripts
 from .masking import as_recorded
 from .reasons import Reason
+from .standing import shown
 from .text import debt_lines, figure, forgoing, losses
 
 _MOST = 5
@@ -33,8 +34,12 @@ def lines_of(
     several = len({name for _instance, name, _before, _after in changed}) > 1
     for _instance, name, before, after in changed:
         knob = folded.knobs.get(name)
-        if verb == "revert" and knob is not None and knob.verdict == "exonerated":
-            lines.append(f"note: {knob.name} is exonerated ({knob.cause}); reverting it does not touch that cause")
+        there = None if knob is None else knob.standing(as_recorded(before))
+        if verb == "revert" and there is not None and there.verdict == "exonerated":
+            lines.append(f"note: {name} is exonerated ({there.cause}); reverting it does not touch that cause")
+        comes = None if knob is None or before == after or after is None else knob.standing(as_recorded(after))
+        if comes is not None and comes.verdict in ("suspected", "convicted"):
+            lines.append(f"note: {shown(after, name)} is {comes.told}; see record.yml -e knob={name}")
         loss = losses(knob.measured(as_recorded(before))) if knob is not None and before != after else []
         if verb != "revert" and not loss:
             continue

@@ -20,8 +20,9 @@ from itertools import accumulate
 from typing import Any, NamedTuple, Optional
 
 from ..pdops_error import PdopsError
-from .fold import Folded, Knob, shown
+from .fold import Folded
 from .folder import Kept, find
+from .standing import Knob, Standing, shown
 
 REFERENCE = re.compile(r"\[(evidence|history):\s*([0-9a-fA-F]{1,16})\]")
 _PERCENT = re.compile(r"(?<![\w.])([+\-−–±]?)\s?(\d+(?:\.\d+)?)\s?%")
@@ -225,23 +226,39 @@ def _claims(unit: Unit, knob: Knob, places: list[int]) -> Iterator[Finding]:
         about = named or (about and _ANAPHOR.search(sentence) is not None)
         if not about:
             continue
+        one = _named_in(sentence, knob)
         forbids = _FORBIDS.search(sentence)
-        if forbids and knob.verdict in ("adopted", "exonerated"):
+        if forbids and one.verdict in ("adopted", "exonerated"):
             yield Finding(
                 unit.line_at(start + forbids.start()),
-                f"speaks against {knob.name}, and the record says {knob.verdict_told}",
+                f"speaks against {knob.name}, and the record says {one.told}",
             )
             continue
         blame = _BLAME.search(sentence)
-        if not blame or _CLEARS.search(sentence) or knob.verdict == "convicted":
+        if not blame or _CLEARS.search(sentence) or one.verdict == "convicted":
             continue
-        if knob.verdict == "suspected" and _HEDGES.search(sentence):
+        if one.verdict == "suspected" and _HEDGES.search(sentence):
             continue
-        if knob.verdict == "suspected":
+        if one.verdict == "suspected":
             words = f"blames {knob.name} as if it were proved, and the record only suspects it"
         else:
-            words = f"blames {knob.name}, and the record says {knob.verdict_told}"
+            words = f"blames {knob.name}, and the record says {one.told}"
         yield Finding(unit.line_at(start + blame.start()), words)
+
+
+def _named_in(sentence: str, knob: Knob) -> Standing:
+    """What the record says of the value that a sentence names (the one that it blames most), else of the one in question."""
+    named = [one for value, one in knob.standings.items() if value and _names_value(sentence, value)]
+    return max(named, key=lambda one: _BLAMED.get(one.verdict, 0), default=knob.standing(knob.value))
+
+
+def _names_value(sentence: str, value: str) -> bool:
+    """A figure of one sign may count anything, so that it must stand behind ``=``."""
+    before = "=" if len(value) < 2 else r"(?<![\w.])"
+    return re.search(before + re.escape(value) + r"(?![\w.]*\w)", sentence) is not None
+
+
+_BLAMED = {"convicted": 2, "suspected": 1}
 
 
 def _values(unit: Unit, knob: Knob, refs: list[Kept]) -> Iterator[Finding]:

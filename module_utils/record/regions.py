@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 
 from ..pdops_error import PdopsError
-from .fold import Debt, Folded, Knob, measured_verdict, shown
+from .fold import Folded
+from .standing import Debt, Knob, measured_verdict, shown
 from .text import deployed_text, elsewhere_lines, figure, forgoing, told
 
 VIEWS = ("knobs", "knob", "debt", "history")
@@ -59,8 +60,7 @@ def _knob(knob: Knob) -> list[str]:
     lines += [f"- {_plain(said)} [evidence:{entry}]" for said, entry in elsewhere_lines(knob)]
     if knob.unverified_since:
         lines.append(f"- unverified since {knob.unverified_since[:10]}: {_plain(knob.unverified_why)}")
-    if knob.debt is not None:
-        lines.append(f"- debt: {_debt(knob.debt)}")
+    lines += [f"- debt: {_debt(debt)}" for debt in knob.debts]
     if knob.moves:
         newest = knob.moves[-1]
         lines.append(f"- newest: {newest.kind} of {newest.at[:10]} [evidence:{newest.id}]")
@@ -83,7 +83,7 @@ def _table(folded: Folded) -> list[str]:
             figures += f" (unverified since {knob.unverified_since[:10]})"
         others = [f"{_plain(said)} [evidence:{entry}]" for said, entry in elsewhere_lines(knob)]
         figures = "; ".join([figures, *others] if figures else others)
-        debt = f"{_plain(forgoing(knob.debt.forgoing))}; review by {knob.debt.review_by}" if knob.debt else ""
+        debt = "; ".join(f"{_plain(forgoing(one.forgoing))}; review by {one.review_by}" for one in knob.debts)
         about = f" ({_plain(shown(knob.value).lstrip('='))})" if knob.verdict != "unknown" else ""
         lines.append(f"| `{name}` | {_plain(deployed_text(knob))} | {knob.verdict}{about} | {figures} | {debt} |")
     return lines if len(lines) > 2 else ["The record knows no knob yet."]

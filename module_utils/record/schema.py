@@ -16,7 +16,7 @@ VERSION = 1
 VERDICTS = ("unknown", "trial", "adopted", "rejected", "inconclusive", "suspected", "exonerated", "convicted")
 #: What a measurement may say about a value.
 MEASURED = ("adopted", "rejected", "inconclusive")
-OUTCOMES = ("rolled-back", "rollback-failed", "undone")
+OUTCOMES = ("rolled-back", "rollback-failed", "not-known", "undone")
 
 _ID = re.compile(r"[0-9a-f]{16}")
 _AT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
@@ -135,6 +135,7 @@ _FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "found": ("a text", _text),
     "confidence": ("a number from 0 to 1", lambda value: _number(value) and 0 <= value <= 1),
     "missing": ("a list of texts", _texts),
+    "over": ("true", lambda value: value is True),
     "outcome": (f"one of {', '.join(OUTCOMES)}", lambda value: value in OUTCOMES),
 }
 
@@ -148,14 +149,14 @@ KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("knob", "value", "load", "effect_pct"),
         ("low_pct", "high_pct", "level", "pairs", "cv_pct", "verdict", "before"),
     ),
-    "suspect": (("knob", "said"), ()),
+    "suspect": (("knob", "said"), ("value",)),
     "triage": (("found",), ("confidence", "missing", "cause")),
     "revert": (("knob", "instance", "before", "after", "reason", "suspicion"), ("review_by", "forgoing")),
-    "exonerate": (("knob", "cause"), ()),
-    "convict": (("knob", "cause"), ()),
+    "exonerate": (("knob", "cause"), ("value",)),
+    "convict": (("knob", "cause"), ("value",)),
     "restore": (("knob", "instance", "before", "after"), ()),
     "rollback": (("outcome",), ("before", "after", "reason")),
-    "observe": ((), ("value",)),
+    "observe": ((), ("value", "found", "over")),
     "correct": (("refs", "said"), ()),
     "note": (("said",), ()),
 }

@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Optional
 
-from .fold import Debt, Folded, Knob, measured_verdict, shown
+from .fold import Folded
 from .folder import Kept
 from .reasons import is_bare
+from .standing import Debt, Knob, measured_verdict, shown
 
 
 def figure(data: Mapping[str, Any]) -> str:
@@ -43,8 +44,12 @@ def forgoing(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def elsewhere_lines(knob: Knob) -> list[tuple[str, str]]:
-    """``512 measured +12.8 % at C64 (adopted), forgone now``, and the entry's id, for each value that is not in question."""
-    return [
+    """``512 measured +12.8 % at C64 (adopted), forgone now`` or ``512 is suspected (an agent hung)``, and the entry's id, for each
+    value that is not in question."""
+    judged = [
+        (f"{_word(value)} is {one.told}", one.entry.id) for value, one in knob.judged_elsewhere if one.entry is not None
+    ]
+    return judged + [
         (
             f"{_word(kept.data['value'])} measured {figure(kept.data)} ({measured_verdict(kept.data) or 'decides nothing'})"
             f"{', forgone now' if knob.is_forgone(kept) else ''}",
@@ -57,25 +62,47 @@ def elsewhere_lines(knob: Knob) -> list[tuple[str, str]]:
 def suspicion_lines(folded: Folded) -> list[str]:
     """One line per knob whose deployed value is under suspicion: what is said of it, and what resolves it."""
     return [
-        f"{shown(knob.value, name)} is suspected{f' ({knob.cause})' if knob.cause else ''} and deployed on "
-        f"{', '.join(sorted(item for item, value in knob.deployed.items() if value == knob.value))}; resolve: record.yml "
-        f"-e kind=exonerate (or convict) -e knob={name} -e cause=WHAT"
+        f"{shown(value, name)} is {knob.standing(value).told} and deployed on "
+        f"{', '.join(sorted(item for item, there in knob.deployed.items() if there == value))}; resolve: record.yml "
+        f"-e kind=exonerate (or convict) -e knob={name}{_which(knob, value)} -e cause=WHAT"
         for name, knob in sorted(folded.knobs.items())
-        if knob.suspected
+        for value in knob.suspected
+        if knob.in_place(value)
+    ]
+
+
+def _which(knob: Knob, value: Optional[str]) -> str:
+    """The word that names the value, where a judgement could be about several."""
+    return f" -e value={value}" if len(knob.suspected) > 1 and value is not None else ""
+
+
+def open_lines(folded: Folded) -> list[str]:
+    """One line per finding that nothing has ended, and per change of which it is not known what became of it somewhere."""
+    found = [
+        f"{kept.data['said']} ({kept.data['verb']} by {kept.data['by']} on {kept.at[:10]}) [{kept.id}]"
+        for kept in folded.findings.values()
+    ]
+    return found + [
+        f"change {kept.data.get('change_id', '')}: what became of it{f' on {instance}' if instance else ''} is not known since "
+        f"{kept.at[:10]}; the next run that reaches the machine writes it down, verify.yml for instance [{kept.id}]"
+        for kept in folded.not_known.values()
+        for instance in [kept.data.get("instance")]
     ]
 
 
 def debt_line(knob: Knob, debt: Debt, today: str) -> str:
     """One line per debt: what is forgone, why, until when, and what resolves it."""
     late = f"; review was due by {debt.review_by}" if debt.review_by < today else f"; review by {debt.review_by}"
-    if knob.verdict == "exonerated":
-        why = f"exonerated ({knob.cause}), yet not restored"
+    one = knob.standing(debt.value)
+    if one.verdict == "exonerated":
+        why = f"exonerated ({one.cause}), yet not restored"
         cure = f"ansible-playbook restore_knob.yml -e knob={knob.name}"
+        cure += f" -e value={debt.value}" if debt.value is not None and len(set(knob.standings) - {None}) > 1 else ""
     else:
         reason = debt.entry.data["reason"]
         said = "" if is_bare(reason) else f" ({reason})"
         why = f"reverted on suspicion{said}" if debt.entry.data["suspicion"] else f"reverted{said}"
-        cure = f"record.yml -e kind=exonerate (or convict) -e knob={knob.name} -e cause=WHAT"
+        cure = f"record.yml -e kind=exonerate (or convict) -e knob={knob.name}{_which(knob, debt.value)} -e cause=WHAT"
     return f"{shown(debt.value, knob.name)} {why} on {debt.entry.at[:10]}: {forgoing(debt.forgoing)}{late}; resolve: {cure}"
 
 
@@ -102,8 +129,7 @@ def knob_lines(knob: Knob, today: str) -> list[str]:
     if knob.unverified_since:
         since = "now" if knob.unverified_since == "now" else knob.unverified_since[:10]
         lines.append(f"  unverified since {since}: {knob.unverified_why}")
-    if knob.debt is not None:
-        lines.append(f"  debt: {debt_line(knob, knob.debt, today)}")
+    lines += [f"  debt: {debt_line(knob, debt, today)}" for debt in knob.debts]
     return lines
 
 
@@ -114,6 +140,7 @@ def fold_lines(folded: Folded, problems: Iterable[str], today: str, only: Option
             lines += knob_lines(knob, today)
     if not lines:
         lines.append("the record knows no knob yet" if not only else f"the record knows nothing of {only}")
+    lines += [f"finding: {sentence}" for sentence in open_lines(folded)]
     lines += [f"contradiction: {sentence}" for sentence in folded.contradictions]
     lines += [f"problem: {sentence}" for sentence in problems]
     return lines

@@ -12,10 +12,11 @@ from typing import Any, Optional
 
 from .. import knobs
 from ..pdops_error import PdopsError
-from .fold import PLACING, Folded, Knob
+from .fold import PLACING, Folded
 from .folder import find
 from .masking import as_recorded
 from .schema import KINDS, MEASURED, MOST_PERCENT, figures_wrong
+from .standing import Knob, shown
 
 #: Kinds that people write; the verbs write the others, and a person writing one would say what was not done.
 BY_HAND = ("propose", "measure", "suspect", "triage", "observe", "exonerate", "convict", "correct", "note")
@@ -77,6 +78,8 @@ def entry_of(typed: Mapping[str, Any], folded: Folded) -> dict[str, Any]:
         raise PdopsError(_no_kind(kind))
     entry: dict[str, Any] = {"kind": kind}
     taken = {*KINDS[kind][0], *KINDS[kind][1], "said", "refs", "knob", "instance"}
+    if kind == "observe":
+        taken -= {"found", "over"}  # of the verbs
     for word, value in given.items():
         _fill(entry, kind, word, value, taken)
     if "knob" in entry:
@@ -177,9 +180,23 @@ def _interval(value: Any) -> tuple[float, float]:
 
 
 def _complete(entry: dict[str, Any], given: Mapping[str, Any], known: Optional[Knob]) -> None:
-    """A measurement without ``value=`` is of the value in question."""
-    if entry["kind"] == "measure" and "value" not in entry and known is not None and known.value is not None:
-        entry["value"] = known.value
+    """A measurement and a suspicion without ``value=`` are of the value in question; a judgement is of the one that is suspected,
+    or that somebody has to come back to."""
+    kind = entry["kind"]
+    if "value" in entry or known is None or kind not in ("measure", "suspect", "exonerate", "convict"):
+        return
+    value = known.value
+    if kind in ("exonerate", "convict") and known.standing(value).verdict != "suspected":
+        waiting = list(dict.fromkeys([*known.suspected, *(debt.value for debt in known.debts)]))
+        if len(waiting) > 1 and value not in waiting:
+            told = " and ".join(shown(one).lstrip("=") for one in waiting)
+            raise PdopsError(
+                f"{known.name} has several values that wait for a judgement ({told}): say which with value=."
+            )
+        if waiting and value not in waiting:
+            value = waiting[0]
+    if value is not None:
+        entry["value"] = value
 
 
 def _refs(
@@ -204,7 +221,11 @@ def _refs(
         "convict": ("suspect", "revert", "triage"),
     }.get(kind, ())
     open_ones = {
-        kept.kind: kept.id for kept in known.entries if kept.kind in wanted and kept.id not in folded.corrected
+        kept.kind: kept.id
+        for kept in known.entries
+        if kept.kind in wanted
+        and kept.id not in folded.corrected
+        and (kind == "suspect" or known.about.get(kept.id, entry.get("value")) == entry.get("value"))
     }
     if kind == "measure":
         open_ones = {

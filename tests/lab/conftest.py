@@ -142,6 +142,16 @@ class Lab:
         found = [json.loads(path.read_text()) for path in folder.glob("[!.]*.json")] if folder.exists() else []
         return sorted(found, key=lambda item: item["id"])
 
+    def entries(self) -> list[dict[str, Any]]:
+        """Of the record, the oldest first, each with its id."""
+        paths = sorted((self.dir / "evidence" / "lab").glob("*.json"))
+        return [{**json.loads(path.read_text()), "id": path.stem.rpartition("-")[2]} for path in paths]
+
+    def journal(self, *verbs: str, machine: str = "") -> list[dict[str, Any]]:
+        """Lines of a machine's journal with one of the verbs."""
+        text = (self.dir / "state" / machine / "journal.jsonl").read_text()
+        return [row for row in map(json.loads, text.splitlines()) if row["verb"] in verbs]
+
     def wait(self, what: str, condition: Callable[[], Any], timeout_s: float = 120) -> Any:
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:

@@ -42,6 +42,17 @@ def test_a_machine_that_is_cut_off_in_the_middle_is_named_and_all_of_them_go_bac
     lab.wait("the guards", lambda: all(newest(lab, one)["state"] == "rolled-back" for one in MACHINES), timeout_s=240)
     lab.lab("cut", "--mend")
     assert scripts(lab) == old and lab.serves()
+    first = {entry["instance"]: entry for entry in lab.entries()}
+    assert {name: entry["outcome"] for name, entry in first.items()} == {
+        "lab-decode-1": "rolled-back",
+        "lab-decode-2": "not-known",
+    }
+    assert "lab-decode-2 did not answer" in first["lab-decode-2"]["reason"]
+    assert lab.play("verify.yml").rc == 0
+    told = [entry for entry in lab.entries() if first["lab-decode-2"]["id"] in entry.get("refs", ())]
+    assert [(entry["instance"], entry["outcome"]) for entry in told] == [("lab-decode-2", "rolled-back")]
+    checked = lab.play("record.yml", "-e", "show=check")
+    assert checked.rc == 0, checked.text
     assert all(pids[name] != pid for name, pid in lab.pids().items()), "the pairs met afresh"
 
 

@@ -137,3 +137,7 @@ def test_24_rounds_through_the_storys_proxy_name_round_5_and_the_proxy(module_la
         f"lab: round 5 of 24, on the kept connection: the proxy {proxy} gave no first byte in 2 s; router hop fine (0."
     )
     assert said in ran.words and "a fresh connection hangs too" in ran.words
+    # What was found is kept, on the machine and in the record.
+    (entry,), (line,) = module_lab.entries(), module_lab.journal("found")
+    assert (entry["kind"], entry["verb"], entry["found"]) == ("observe", "probe", "hop proxy") and said in entry["said"]
+    assert (line["by"], line["found"], line["entry"]) == ("probe", "hop proxy", entry["id"])

@@ -58,6 +58,10 @@ def test_back_after_a_reboot_and_again_after_a_rollback_that_failed(lab: Lab) ->
     assert back.rc == 0, back.text
     assert lab.script.read_bytes() == before and lab.running_knob() is None and lab.serves()
     assert "lab-prefill, lab-decode, lab-router serve again" in back.words
+    report = (lab.dir / "reports" / "lab" / "latest.html").read_text()
+    assert "Rolled back" in report and change_id in report and "asked for with recover.yml" in report
+    told = [entry for entry in lab.entries() if entry.get("change_id") == change_id]
+    assert [entry["outcome"] for entry in told] == ["rolled-back"]
     again = lab.play("recover.yml", "-e", "finish=back")
     assert again.rc == 0 and again.recap["changed"] == 0
     assert "no change waits to be ended" in again.words
@@ -90,6 +94,9 @@ def test_forward_keeps_a_new_state_that_is_proved_and_rollback_puts_it_back_late
     confirmed, left = lab.changes()[-1], lab.changes()[-2]
     assert (confirmed["verb"], confirmed["state"]) == ("recover", "confirmed")
     assert (left["verb"], left["state"]) == ("restore", "superseded")
+    entry = lab.entries()[-1]
+    assert (entry["kind"], entry["verb"], entry["after"]) == ("restore", "recover", "512")
+    assert "interrupted as restore, and finished by recover.yml" in entry["said"]
 
     new = lab.script.read_bytes()
     lab.script.write_bytes(new.replace(b"exec ", b"# by hand\nexec ", 1))

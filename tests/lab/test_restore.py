@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -90,6 +91,26 @@ def test_set_and_restart_and_verify(story: Lab) -> None:
     assert found.rc == 2
     assert f"{KNOB}=768 by the environ of the main process" in found.words
     assert story.running_knob() == "768"
+
+    # It is kept once, and no record that cannot be written hides it.
+    (entry,) = [one for one in story.entries() if one.get("found")]
+    assert (entry["verb"], entry["instance"], entry["found"]) == ("verify", "lab-decode", "gate effective")
+    (story.dir / "in the way").write_text("")
+    for more in ((), ("-e", json.dumps({"pd_evidence_dir": str(story.dir / "in the way")}))):
+        again = story.play("verify.yml", *more)
+        assert again.rc == 2 and f"{KNOB}=768 by the environ of the main process" in again.words
+        assert ("the record was not written: " in again.words) == bool(more)
+    assert len([one for one in story.entries() if one.get("found")]) == 1
+    (line,) = story.journal("found")
+    assert line["entry"] == entry["id"] and story.journal("over") == []
+    shown = story.play("record.yml", "-e", "show=fold")
+    assert f"finding: {entry['said']}" in shown.text
+    assert '<h2 id="open">' in (story.dir / "reports" / "lab" / "record.html").read_text()
+    story.script.write_text(story.script.read_text().replace(f"{KNOB}=1024", f"{KNOB}=768"))
+    whole = story.play("verify.yml")
+    assert whole.rc == 0 and whole.recap["changed"] == 0, whole.text
+    over = story.entries()[-1]
+    assert over["over"] and over["refs"] == [entry["id"]] and len(story.journal("over")) == 1
 
 
 def test_a_backup_that_differs_in_two_lines_is_refused_with_both_shown(story: Lab) -> None:

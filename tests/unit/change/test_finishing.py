@@ -74,6 +74,14 @@ def test_forward_restarts_nothing_when_every_process_has_what_its_script_says() 
     assert made.summary == "carried through: set X=2 on decode (change one-1)"
 
 
+def test_forward_keeps_what_was_interrupted_and_why_also_when_it_is_interrupted_again() -> None:
+    why = {"text": "suspicion", "suspicion": True, "review_by": "2026-12-13"}
+    made = plan("recover", info({**OPEN, "verb": "revert", "why": why}))
+    assert made.finishes == {"id": "one-1", "verb": "revert", "why": why}
+    again = plan("recover", info({**OPEN, "id": "two-2", "verb": "recover", "finishes": made.finishes, "why": why}))
+    assert again.finishes == {"id": "two-2", "verb": "revert", "why": why}
+
+
 @pytest.mark.parametrize(
     ("seen", "why"),
     [

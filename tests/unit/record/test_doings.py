@@ -8,6 +8,7 @@ import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils.record import doings, joining, planned
 from ansible_collections.pdops.sglang.plugins.module_utils.record.fold import Folded
 from ansible_collections.pdops.sglang.plugins.module_utils.record.reasons import Reason
+from ansible_collections.pdops.sglang.plugins.module_utils.record.text import open_lines
 
 from .conftest import KNOB
 
@@ -55,7 +56,7 @@ def test_a_change_that_was_rolled_back_says_what_was_tried_and_why_not(checkout)
         checkout, "set", "rolled-back", edits=[edit("512", "768")], said="lab-decode, gate port: failed\nlog: x"
     )
     assert entry.data["outcome"] == "rolled-back" and entry.data["reason"] == "lab-decode, gate port: failed"
-    (entry,) = made(checkout, "restart", "failed")
+    (entry,) = made(checkout, "restart", "rollback-failed")
     assert entry.data["outcome"] == "rollback-failed" and "said" not in entry.data
     assert made(checkout, "set", "refused", edits=[edit()]) == []
     assert checkout.knob.deployed == {INSTANCE: "512"} and checkout.folded.contradictions == []
@@ -67,6 +68,88 @@ def test_what_an_interrupted_run_changed_is_known_from_the_machine(checkout):
     assert (entry.kind, entry.data["after"]) == ("apply", "512")
     # The plan's own edit is not told twice.
     assert len(made(checkout, "restore", edits=[edit("512", "512")], changes=changes)) == 1
+
+
+@pytest.mark.parametrize(("interrupted", "kind"), [("set", "apply"), ("restore", "restore"), ("revert", "revert")])
+def test_what_recover_finished_is_recorded_as_what_it_was_with_why_it_was_wanted(checkout, interrupted, kind):
+    checkout.set()
+    checkout.measure()
+    why = {"text": "suspicion", "suspicion": True, "review_by": "2026-12-13"}
+    kept = {
+        "id": "c-recover",
+        "finishes": {"id": "c-before", "verb": interrupted, "why": why},
+        "why": why if interrupted == "revert" else {},
+        "files": [{"instance": INSTANCE, "knobs": {KNOB: ["512", None]}}],
+    }
+    (entry,) = made(checkout, "recover", changes=[kept, {}], said="carried through: it (change c-before)")
+    assert entry.kind == kind and entry.data["verb"] == "recover"
+    assert f"interrupted as {interrupted}, and finished by recover.yml" in entry.data["said"]
+    if kind == "revert":
+        assert checkout.knob.debts[0].review_by == "2026-12-13" and entry.data["forgoing"][0]["effect_pct"] == 12.8
+
+
+def test_a_machine_that_did_not_answer_is_not_known_and_told_by_the_run_that_reaches_it(checkout):
+    checkout.set()
+    knobs = [edit("512", "768"), {**edit(None, "768"), "instance": "dsv4-prefill"}]
+    there, unknown = made(
+        checkout, "set", "failed", edits=knobs, said="gate port failed", silent=["dsv4-prefill", "dsv4-router"]
+    )
+    assert (there.data["outcome"], unknown.data["outcome"]) == ("rolled-back", "not-known")
+    assert unknown.data["instance"] == "dsv4-prefill" and unknown.data["reason"] == (
+        "gate port failed; dsv4-prefill, dsv4-router did not answer: the guard there puts the old state back by itself"
+    )
+    (line,) = open_lines(checkout.folded)
+    assert line.startswith("change c-set: what became of it on dsv4-prefill is not known since ")
+    # The next run: the guard has put it back, and tells so until it is marked as told.
+    change = {"id": "c-set", "files": [{"instance": "dsv4-prefill", "knobs": {KNOB: [None, "768"]}}]}
+    done = {"verb": "set", "outcome": "rolled-back", "change_id": "c-set", "said": "no word", "changes": [change]}
+    for expected in (1, 0):
+        fresh = doings.not_told_yet(doings.entries_of(done, None, checkout.folded), checkout.folded)
+        assert len(fresh) == expected
+        for entry in fresh:
+            assert entry["refs"] == [unknown.id]
+            checkout.add(**entry)
+    assert open_lines(checkout.folded) == [] and checkout.knob.deployed == {INSTANCE: "512"}
+
+
+def test_a_rollback_that_failed_is_written_once_and_again_when_it_came_to_a_good_end(checkout):
+    done = {
+        "verb": "restart",
+        "outcome": "rollback-failed",
+        "change_id": "c",
+        "said": "gate port",
+        "changes": [{"files": []}],
+    }
+    for _run in range(3):
+        for entry in doings.not_told_yet(doings.entries_of(done, None, checkout.folded), checkout.folded):
+            checkout.add(**entry)
+    (failed,) = checkout.reading.entries
+    (entry,) = doings.not_told_yet(
+        doings.entries_of({**done, "outcome": "rolled-back"}, None, checkout.folded) * 2, checkout.folded
+    )
+    assert entry["refs"] == [failed.id]
+
+
+@pytest.mark.parametrize(
+    ("verb", "outcome", "state", "says"),
+    [
+        ("set", "rolled-back", "confirmed", "rolled-back"),
+        ("set", "rollback-failed", "confirmed", "rollback-failed"),
+        ("set", "confirmed", "rolled-back", "confirmed"),
+        ("set", "confirmed", "confirmed", ""),
+        ("set", "rolled-back", "rolled-back", ""),
+        ("set", "failed", "rolled-back", ""),
+        ("set", "failed", "confirmed", ""),
+    ],
+)
+def test_a_change_that_ended_otherwise_than_the_record_says_is_named(checkout, verb, outcome, state, says):
+    kept = made(checkout, verb, outcome, edits=[edit()])
+    told = joining.against_journal(checkout.folded, [change(state=state)])
+    if says:
+        assert f"has change c-set by bob on ops2 as {state}, and the record says that it was {says}:" in told[0]
+        checkout.add("correct", refs=[kept[0].id], said="wrong")
+        told = joining.against_journal(checkout.folded, [change(state=state)])
+    assert not [one for one in told if "and the record says that it was" in one]
 
 
 def test_a_deploy_leaves_an_entry_for_each_knob_that_it_changed(checkout):
@@ -81,7 +164,7 @@ def test_a_value_that_only_a_restart_brought_into_effect_contradicts_nothing(che
     checkout.revert()
     (entry,) = made(checkout, "restore", expect={INSTANCE: {KNOB: "512"}})
     assert (entry.data["before"], entry.data["after"]) == (None, "512")
-    assert checkout.folded.contradictions == [] and checkout.knob.debt is None
+    assert checkout.folded.contradictions == [] and checkout.knob.debts == []
 
 
 def test_a_value_that_only_a_run_tells_is_kept_as_its_line(checkout):

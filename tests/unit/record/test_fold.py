@@ -111,9 +111,9 @@ def test_a_suspicion_is_not_cleared_by_a_measurement_or_by_putting_the_value_bac
     checkout.set()
     checkout.revert()
     checkout.measure()
-    assert checkout.knob.verdict == "suspected" and checkout.knob.debt
+    assert checkout.knob.verdict == "suspected" and checkout.knob.debts
     checkout.set(kind="restore")
-    assert checkout.knob.verdict == "suspected" and checkout.knob.debt is None
+    assert checkout.knob.verdict == "suspected" and checkout.knob.debts == []
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_revert_for_another_reason_is_no_debt_unless_somebody_means_to_come_ba
     assert "reverted (memory is needed elsewhere) on" in debt_lines(checkout.folded, TODAY)[0]
     assert "what it costs was never measured" in debt_lines(checkout.folded, TODAY)[0]
     checkout.measure(effect_pct=-2.0, verdict="rejected")
-    assert checkout.knob.debt is None
+    assert checkout.knob.debts == []
 
 
 def test_another_value_starts_afresh_and_the_old_one_keeps_its_figures(checkout):

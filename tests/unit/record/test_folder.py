@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
-from ansible_collections.pdops.sglang.plugins.module_utils.record import folder
+from ansible_collections.pdops.sglang.plugins.module_utils.record import folder, from_git
 from ansible_collections.pdops.sglang.plugins.module_utils.record.fold import fold
+from ansible_collections.pdops.sglang.plugins.module_utils.record.masking import holds_secret
 from ansible_collections.pdops.sglang.plugins.module_utils.record.schema import KINDS, wrong_with
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -178,6 +179,110 @@ def test_two_operators_with_two_checkouts_lose_nothing_and_are_told_where_they_c
     second.add("correct", refs=[wrong.id], said="looked at the wrong machine")
     assert second.folded.contradictions == [] and second.knob.verdict == "exonerated"
     assert len(second.reading.entries) == 6
+
+
+def committed(checkout, words="evidence"):
+    git(checkout.top, "add", "-A", ".")
+    git(checkout.top, "commit", "-qm", words)
+
+
+def cloned(tmp_path):
+    first = Checkout(tmp_path / "alice")
+    first.set()
+    git(first.top, "init", "-q", "-b", "main")
+    committed(first)
+    git(tmp_path, "clone", "-q", "alice", "bob")
+    return first, Checkout(tmp_path / "bob", by="bob on ops2")
+
+
+def merge(checkout):
+    git(checkout.top, "pull", "-q", "--no-rebase", "--no-edit", "origin", "main")
+
+
+def test_two_operators_who_both_changed_and_measured_it_are_told_after_git_has_merged_them(tmp_path):
+    first, second = cloned(tmp_path)
+    first.set("256", "512", now=1_900_000_000)
+    first.add("measure", knob=KNOB, value="512", load="C64", effect_pct=3, verdict="adopted", now=1_900_000_001)
+    second.set("768", "512", now=1_900_000_010)
+    second.add("measure", knob=KNOB, value="512", load="C64", effect_pct=-3, verdict="rejected", now=1_900_000_011)
+    committed(first)
+    committed(second)
+    merge(second)
+    assert second.reading.problems == () and len(second.reading.entries) == 5
+    found, measured = sorted(second.folded.contradictions)
+    assert f"found {KNOB}=512 on dsv4-decode, and the record has =256 there since apply " in found
+    assert f"about {KNOB}=512 at C64: correct one of them, or measure again" in measured
+
+
+def test_an_entry_that_nothing_refers_to_is_missed_by_git_however_it_went(tmp_path):
+    first, second = cloned(tmp_path)
+    inside = f"{second.top}/dsv4"
+
+    def gone():
+        return [said.split(" is gone, and git has it")[0] for said in from_git.gone(inside, folder.names_in(inside))]
+
+    assert gone() == []
+    mine = second.add("note", said="written and not committed is no entry of git's yet")
+    os.unlink(f"{inside}/{mine.file}")
+    assert gone() == []
+    note = first.add("note", said="x")
+    committed(first)
+    merge(second)
+    os.unlink(f"{inside}/{note.file}")
+    assert gone() == [f"{inside}/{note.file}"]  # in the work tree only
+    committed(second, "clean up")
+    assert gone() == [f"{inside}/{note.file}"]  # in a commit
+    git(second.top, "reset", "-q", "--hard", "HEAD~1")
+    other = first.add("note", said="y")
+    committed(first)
+    second.add("note", said="z")
+    committed(second)
+    git(second.top, "fetch", "-q", "origin", "main")
+    git(second.top, "merge", "-q", "-s", "ours", "--no-edit", "FETCH_HEAD")
+    assert gone() == [f"{inside}/{other.file}"]  # by a merge, which no commit deletes
+    shutil.rmtree(inside)
+    assert len(from_git.gone(inside, [])) == 4
+    assert from_git.gone(str(tmp_path / "elsewhere" / "dsv4"), []) == []
+
+
+_SECRET = st.text("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", min_size=24, max_size=40)
+#: Ways in which a secret comes into the words that people type and machines tell.
+_FORMS = (
+    "HF_TOKEN={}", "hangs with --api-key {}", "curl -H 'Authorization: Bearer {}' failed", "redis://:{}@h:1/0",
+    "https://user:{}@host/x", "OPENAI_API_KEY='{}'", '{{"api_key": "{}"}}', "hf_{}", "sk-{}", "password={} and more",
+)  # fmt: skip
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    _SECRET,
+    st.sampled_from(_FORMS),
+    st.sampled_from([kind for kind in KINDS if kind != "correct"]),
+    st.text("abc ,.;", max_size=8),
+    st.sampled_from(["said", "every", "fingerprint", "forgoing", "missing"]),
+)
+def test_no_secret_in_any_text_of_any_kind(tmp_path_factory, secret, form, kind, around, place):
+    told = f"{around} {form.format(secret)}"
+    checkout = Checkout(tmp_path_factory.mktemp("secret"), by=f"alice {told}" if place == "every" else "alice on ops1")
+    plain = {
+        "knob": KNOB, "instance": "i", "before": "1", "after": "2", "value": "1", "load": "C64", "effect_pct": 1.0, "suspicion": False,
+        "outcome": "undone", "reason": "r", "cause": "c", "found": "f", "said": "s",
+    }  # fmt: skip
+    needs, may = KINDS[kind]
+    entry = {name: item for name, item in plain.items() if name in (*needs, "said")}
+    if place == "every":
+        typed = [name for name, item in entry.items() if isinstance(item, str) and name not in ("knob", "outcome")]
+        entry.update(dict.fromkeys(typed, told))
+    elif place == "fingerprint":
+        entry["fingerprint"] = {"decode arguments": told}
+    elif place in may:
+        entry[place] = [told] if place == "missing" else [{"load": told, "effect_pct": 1}]
+    else:
+        entry["said"] = told
+    kept = checkout.add(kind, **entry)
+    content = path_of(checkout, kept).read_text()
+    assert secret not in content and "********" in content and not holds_secret(kept.data)
+    assert checkout.reading.entries == (kept,)
 
 
 @settings(max_examples=60, deadline=None)

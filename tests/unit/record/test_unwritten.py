@@ -41,6 +41,12 @@ def test_what_the_record_lacks_is_added_and_of_an_empty_one_the_newest() -> None
     assert (done["outcome"], len(done["changes"])) == ("confirmed", 2)
 
 
+def test_a_change_of_which_nobody_knew_what_became_of_it_is_written_when_it_was_confirmed_after_all() -> None:
+    told = {"change_id": "c3", "kind": "rollback", "outcome": "not-known"}
+    record = Record([Kept("2026-11-29T20:02:00Z", {"change_id": "c2"}), Kept("2026-11-29T20:03:30Z", told)])
+    assert found(record, row(3, ended="2026-11-29T20:03:00Z")) == ["c3"]
+
+
 @pytest.mark.parametrize(
     "other",
     [{"who": "bob on ops2"}, {"controller_gone": False}, {"verb": "restart"}, {"state": "rolled-back"}],
