@@ -83,8 +83,8 @@ options:
     default: {}
   touches:
     description:
-      - Instances of other machines that the next step stops, starts or takes out of a router; for V(renew). A pair that was taken
-        apart on one machine meets afresh on all of them.
+      - Instances that the next step stops, starts or takes out of a router by a step of another machine; for V(renew). A pair that
+        was taken apart on one machine meets afresh on all of them.
     type: list
     elements: str
     default: []

@@ -6,10 +6,14 @@ from __future__ import annotations
 
 import pytest
 
+from ..process_tree import kill_tree
 from .conftest import KNOB, Lab
 from .test_machines import QUICK, UP, newest, scripts, start_and, steps
+from .test_rolling import workers
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
+#: One at a time is renewed step by step, so a machine under load must not be late with one.
+LONGER = ("-e", "change_step_budget_s=45")
 MACHINES = tuple(f"lab-m{number}" for number in range(1, 6))
 
 
@@ -67,3 +71,27 @@ def test_a_prefill_that_comes_back_unequal_is_refused_before_traffic(lab: Lab) -
     assert "page_size is 64 on lab-prefill-2 and 1 on lab-decode-1" in words
     assert ("start", "lab-router") not in steps(lab, "lab-m5")[: steps(lab, "lab-m5").index(("files", ""))]
     assert all(newest(lab, one)["state"] == "rolled-back" for one in MACHINES) and lab.serves()
+
+
+@pytest.mark.parametrize("way", ["their guards alone", "finish=back", "finish=forward"])
+def test_a_controller_that_dies_with_a_decode_out_of_the_router_leaves_none_out(lab: Lab, way: str) -> None:
+    """That step is the router's machine's; the decode's own has none of it yet."""
+    old = scripts(lab)
+    value = "384" if lab.running_knob("lab-decode-1") != "384" else "512"
+    process = start_and(
+        lab,
+        ("set_knob.yml", "-e", f"knob={KNOB}", "-e", f"value={value}", "-e", "role=decode", *QUICK, *LONGER),
+        lambda: steps(lab, "lab-m5")[-1:] == [("take out", "lab-decode-2")] and len(workers(lab)) == 3,
+    )
+    kill_tree(process)
+    assert steps(lab, "lab-m4") == [("apply", "")]
+    if way != "their guards alone":
+        ran = lab.play("recover.yml", "-e", way, *QUICK, timeout_s=400)
+        assert ran.rc == 0, ran.text
+    end = "confirmed" if way == "finish=forward" else "rolled-back"
+    lab.wait("the end", lambda: all(newest(lab, one)["state"] == end for one in MACHINES), timeout_s=240)
+    assert len(workers(lab)) == 4 and all(workers(lab).values()) and lab.serves()
+    assert (scripts(lab) == old) is (end == "rolled-back")
+    assert lab.running_knob("lab-decode-1") == lab.running_knob("lab-decode-2")
+    if way == "finish=forward":
+        assert "restart one by one: lab-decode-2" in ran.words

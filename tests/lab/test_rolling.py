@@ -129,9 +129,17 @@ def kill_with_the_second_out(lab: Lab, value: str) -> str:
     process = lab.start(
         "set_knob.yml", "-e", f"knob={KNOB}", "-e", f"value={value}", "-e", "role=decode", *QUICK, *LONGER
     )
-    lab.wait("the second", lambda: len(lab.changes()) > known and step(lab) == ("take out", "lab-decode-2"))
-    lab.wait("its removal", lambda: lab.told["instances"]["lab-decode-2"]["url"] not in workers(lab))
-    kill_tree(process)
+    second = lab.told["instances"]["lab-decode-2"]["url"]
+    try:
+        lab.wait(
+            "the second",
+            lambda: (
+                len(lab.changes()) > known and step(lab) == ("take out", "lab-decode-2") and second not in workers(lab)
+            ),
+            timeout_s=300,
+        )
+    finally:
+        kill_tree(process)
     assert step(lab) == ("take out", "lab-decode-2") and lab.changes()[-1]["state"] == "open"
     return str(lab.changes()[-1]["id"])
 
@@ -144,7 +152,7 @@ def test_a_controller_that_dies_between_two_decodes_loses_no_request(lab: Lab, w
     with Streams(router(lab), CLIENTS) as streams:
         change_id = kill_with_the_second_out(lab, new)
         if way == "its guard alone":
-            lab.wait("the guard", lambda: lab.changes()[-1]["state"] == "rolled-back")
+            lab.wait("the guard", lambda: lab.changes()[-1]["state"] == "rolled-back", timeout_s=240)
             text = lab.changes()[-1]["reason"]
         else:
             arguments = ("recover.yml", "-e", way)
