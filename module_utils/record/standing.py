@@ -98,6 +98,18 @@ class Knob:
         """The values that are suspected, deployed or not."""
         return [value for value, one in self.standings.items() if one.verdict == "suspected"]
 
+    def left_for(self, value: Optional[str]) -> Optional[Kept]:
+        """The revert that took a value away for a reason that was no suspicion (that one is a verdict), if nobody has put the
+        value in place or cleared it since."""
+        for kept in reversed(self.entries):
+            if kept.kind == "revert" and kept.data["before"] == value and kept.data["after"] != value:
+                return None if kept.data["suspicion"] else kept
+            cleared = kept.kind == "exonerate" and kept.data.get("value", value) == value
+            placed = kept.kind in ("apply", "restore", "revert") or kept.data.get("outcome") == "undone"
+            if cleared or (placed and kept.data.get("after", ...) == value):
+                return None
+        return None
+
     def in_place(self, value: Optional[str]) -> bool:
         """Whether a value is deployed somewhere."""
         return value is not None and value in self.deployed.values()

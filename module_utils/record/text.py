@@ -49,6 +49,12 @@ def elsewhere_lines(knob: Knob) -> list[tuple[str, str]]:
     judged = [
         (f"{_word(value)} is {one.told}", one.entry.id) for value, one in knob.judged_elsewhere if one.entry is not None
     ]
+    judged += [
+        (f"{_word(value)} was reverted by {left.data['by']} on {left.at[:10]}: {left.data['reason']}", left.id)
+        for value in knob.standings
+        for left in [None if value is None else knob.left_for(value)]
+        if left is not None
+    ]
     return judged + [
         (
             f"{_word(kept.data['value'])} measured {figure(kept.data)} ({measured_verdict(kept.data) or 'decides nothing'})"

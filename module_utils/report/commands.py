@@ -48,6 +48,8 @@ def way_back(story: Story, edit: Mapping[str, Any]) -> Optional[str]:
     knob = clean.text(edit.get("knob"))
     if story.outcome != "confirmed" or not knob:
         return None
+    if story.verb in ("revert", "rollback"):  # to revert a revert would be another guess; this change itself is meant
+        return play(story, "rollback", change=story.change_id)
     return play(story, "revert", knob=knob, instance=clean.text(edit.get("instance")), reason=_REASON)
 
 
@@ -91,7 +93,8 @@ def next_commands(story: Story) -> list[dict[str, str]]:
         if story.verb == "kernels" and edits:
             add("Take the kernels off again", play(story, "rollback", change=story.change_id))
         for edit in edits:
-            add(f"Take {clean.text(edit.get('knob'))} back", way_back(story, edit))
+            undone = story.verb if story.verb in ("revert", "rollback") else ""
+            add(f"Undo this {undone}" if undone else f"Take {clean.text(edit.get('knob'))} back", way_back(story, edit))
     elif story.outcome == "check":
         add("Do it", again(story))
     elif story.outcome == "rolled-back":

@@ -8,7 +8,7 @@ import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils.record import doings, joining, planned
 from ansible_collections.pdops.sglang.plugins.module_utils.record.fold import Folded
 from ansible_collections.pdops.sglang.plugins.module_utils.record.reasons import Reason
-from ansible_collections.pdops.sglang.plugins.module_utils.record.text import open_lines
+from ansible_collections.pdops.sglang.plugins.module_utils.record.text import fold_lines, open_lines
 
 from .conftest import KNOB
 
@@ -228,6 +228,27 @@ def test_a_plan_of_a_revert_says_what_it_costs_and_that_the_knob_was_cleared(che
     assert planned.lines_of(Folded(), [], "revert", [edit("512", None)], [], None, "2026-11-29") == [
         "costs: what it costs was never measured"
     ]
+
+
+def test_a_plan_that_brings_back_what_was_reverted_for_a_reason_says_the_reason(checkout):
+    def notes():
+        lines = planned.lines_of(checkout.folded, [], "restore", [edit(None, "512")], [], None, "2026-11-29")
+        return [line for line in lines if line.startswith("note: ")]
+
+    checkout.set()
+    assert notes() == []
+    kept = checkout.set(None, "512", "revert", reason="p99 at C8 rose by 9 %", suspicion=False)
+    (line,) = notes()
+    assert line == (
+        f"note: {KNOB}=512 was reverted on {kept.at[:10]} by alice on ops1: p99 at C8 rose by 9 %; see record.yml -e knob={KNOB}"
+    )
+    assert any("512 was reverted by alice on ops1" in said for said in fold_lines(checkout.folded, [], "2026-11-29"))
+    checkout.add("rollback", knob=KNOB, instance=INSTANCE, before=None, after="512", outcome="rolled-back")
+    assert len(notes()) == 1, "it was not put in place"
+    checkout.set(kind="restore")
+    assert notes() == [], "somebody knew better"
+    checkout.revert()
+    assert all("was reverted" not in note for note in notes()), "a suspicion is a verdict"
 
 
 @pytest.mark.parametrize("verb", ["set", "restore", "deploy", "rollback", "recover"])

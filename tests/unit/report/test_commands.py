@@ -43,6 +43,11 @@ def test_the_way_back_is_there_only_for_what_holds():
         way_back(story, story.plan["edits"][0])
         == "ansible-playbook revert_knob.yml -l x -e knob=SGLANG_X -e instance=x-decode -e reason=WHY"
     )
+    plan = {"edits": story.plan["edits"]}
+    for verb in ("revert", "rollback"):
+        undone = read_story({"deployment": "x", "verb": verb, "outcome": "confirmed", "change_id": "c-1", "plan": plan})
+        assert way_back(undone, plan["edits"][0]) == "ansible-playbook rollback.yml -l x -e change=c-1"
+        assert [row["why"] for row in next_commands(undone)][1:2] == [f"Undo this {verb}"]
     story = told(outcome="rolled-back")
     assert way_back(story, story.plan["edits"][0]) is None
 
