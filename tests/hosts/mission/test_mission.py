@@ -161,7 +161,7 @@ def test_what_sglang_swallows_is_seen_and_rolled_back(mission: Mission) -> None:
     """It holds in the self-test and raises in the engine, which serves its stock kernel then, and answers requests."""
     wheel = make_wheel(mission.wheels / "bad", "0.2.0", RAISES_IN_ENGINE)
     before, path = mission.state(), mission.running_path()
-    ran = mission.step(*mission.kernels(wheel), outcome="rolled-back")
+    ran = mission.step(*mission.kernels(wheel), "-e", "scope=decode", outcome="rolled-back")
     assert "gate kernels failed" in ran.words and "the stock kernel serves: no process wrote a record" in ran.words
     assert "the old state is back" in ran.words, ran.text
     assert "the stock kernel serves: no process wrote a record" in list(mission.pages.values())[-1]
@@ -191,7 +191,7 @@ def test_the_knob_is_set(mission: Mission) -> None:
 
 
 def test_it_is_reverted_with_a_reason(mission: Mission) -> None:
-    ran = mission.step("revert_knob.yml", *DECODE, "-e", "reason=suspicion")
+    ran = mission.step("revert_knob.yml", *DECODE, "-e", "reason=suspicion", "-e", "scope=decode")
     assert mission.machine.running_knob() is None
     assert "costs: forgoing +12.8 % [+10.9, +14.7] at C64 (simulation); review by " in ran.words, ran.text
     assert re.search(f"0.1.0 serving \\(simulation\\), {WITHOUT}", ran.words), "the kernels stay"
