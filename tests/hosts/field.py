@@ -113,12 +113,25 @@ class Machine:
 
     # --- the machine's power
 
-    def power(self, *words: str) -> None:
-        """A verb of podman on this host."""
+    def power(self, *words: str, inside: tuple[str, ...] = ()) -> None:
+        """A verb of podman on this host, or a command inside of it that needs no network."""
         summed = subprocess.run(["cksum"], input=f"{self.dir}\n", capture_output=True, text=True, check=True)
         environment = {**os.environ, "CONTAINERS_CONF": str(ROOT / "molecule/shared/containers.conf")}
-        command = ["podman", *words, f"pdops-{summed.stdout.split()[0]}-{self.name}"]
+        command = ["podman", *words, f"pdops-{summed.stdout.split()[0]}-{self.name}", *inside]
         subprocess.run(command, env=environment, check=True, capture_output=True, timeout=120)
+
+    @contextlib.contextmanager
+    def dropping(self, *packets: str) -> Iterator[None]:
+        """Packets that match one of these rules of iptables (a chain and what follows) are lost meanwhile."""
+        done: list[str] = []
+        try:
+            for rule in packets:
+                self.power("exec", inside=("iptables", "-I", *rule.split(), "-j", "DROP"))
+                done.append(rule)
+            yield
+        finally:
+            for rule in done:
+                self.power("exec", inside=("iptables", "-D", *rule.split(), "-j", "DROP"))
 
     def booted(self) -> None:
         self.wait("ssh", lambda: self.sh("systemctl is-system-running --wait", check=False) == "running")
@@ -173,9 +186,9 @@ class Machine:
                 return entry.partition("=")[2]
         return None
 
-    def serves(self) -> bool:
+    def serves(self, router: str = "http://127.0.0.1:8000") -> bool:
         body = json.dumps({"model": "dsv4", "prompt": "hello", "max_tokens": 4})
-        asked = f"curl -s -m 20 -o /dev/null -w '%{{http_code}}' -H 'Content-Type: application/json' -d {shlex.quote(body)} http://127.0.0.1:8000/v1/completions"
+        asked = f"curl -s -m 20 -o /dev/null -w '%{{http_code}}' -H 'Content-Type: application/json' -d {shlex.quote(body)} {router}/v1/completions"
         return self.sh(asked, check=False) == "200"
 
     def script(self, suffix: str = "") -> str:
@@ -193,9 +206,9 @@ class Machine:
         return (steps[-1]["step"], steps[-1]["instance"]) if steps else ("", "")
 
     @contextlib.contextmanager
-    def faults(self, **on: object) -> Iterator[None]:
-        """Switches of the simulated decode engine."""
-        self.write(FAULTS, json.dumps({"decode": on}))
+    def faults(self, role: str = "decode", **on: object) -> Iterator[None]:
+        """Switches of the simulated engine of this role."""
+        self.write(FAULTS, json.dumps({role: on}))
         try:
             yield
         finally:
