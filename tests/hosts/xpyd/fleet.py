@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ...process_tree import kill_tree
 from ..field import KNOB, Machine, Ran
 
 #: Instance to host; both have the names of inventory/example-xpyd.
@@ -23,7 +24,7 @@ MACHINES = {
 ROUTER = "http://gw1.example.net:8000"
 #: Leases of seconds, long enough for five machines on two cores.
 QUICK = (
-    "-e", "change_step_budget_s=20", "-e", "change_lease_slack_s=4", "-e", "pd_load_timeout_s=25", "-e", "pd_drain_s=3",
+    "-e", "change_step_budget_s=30", "-e", "change_lease_slack_s=5", "-e", "pd_load_timeout_s=30", "-e", "pd_drain_s=3",
     "-e", "pd_reconnect_s=3",
 )  # fmt: skip
 #: A machine that falls silent is noticed after some seconds instead of a minute, as the other times here are seconds.
@@ -50,14 +51,19 @@ class Fleet:
         machine = self[instance]
         known = len(machine.changes())
         process = machine.start("ansible-playbook", *command, **environment)
-        came = self.wait(
-            f"{step} {instance}",
-            lambda: (
-                process.poll() is not None
-                or (len(machine.changes()) > known and machine.last_step() == (step, instance))
-            ),
-        )
-        assert came and process.poll() is None, process.communicate()[0]
+        try:
+            self.wait(
+                f"{step} {instance}",
+                lambda: (
+                    process.poll() is not None
+                    or (len(machine.changes()) > known and machine.last_step() == (step, instance))
+                ),
+                timeout_s=300,
+            )
+        except BaseException:
+            kill_tree(process)
+            raise
+        assert process.poll() is None, process.communicate()[0]
         return process
 
     def other_knob(self) -> tuple[str, ...]:
@@ -91,7 +97,7 @@ class Fleet:
         return {change["state"] for change in self.newest().values()}
 
     def workers(self) -> dict[str, bool]:
-        told = json.loads(self["dsv4-router"].sh(f"curl -s -m 5 {ROUTER}/workers"))
+        told = json.loads(self["dsv4-router"].sh(f"curl -s -m 5 {ROUTER}/workers", check=False))
         return {worker["url"]: worker["is_healthy"] for worker in told["workers"]}
 
     def serves(self) -> bool:
@@ -101,7 +107,7 @@ class Fleet:
         healthy = self.workers()
         return len(healthy) == 4 and all(healthy.values()) and self.serves()
 
-    def wait(self, what: str, condition: Callable[[], Any], timeout_s: float = 120) -> Any:
+    def wait(self, what: str, condition: Callable[[], Any], timeout_s: float = 180) -> Any:
         """As of a machine, but asked less often: each look may be five of them."""
 
         def slowly() -> Any:
