@@ -155,7 +155,7 @@ def test_a_controller_that_dies_between_two_decodes_loses_no_request(lab: Lab, w
             lab.wait("the guard", lambda: lab.changes()[-1]["state"] == "rolled-back", timeout_s=240)
             text = lab.changes()[-1]["reason"]
         else:
-            arguments = ("recover.yml", "-e", way)
+            arguments = ("recover.yml", "-e", way, "-e", f"take_over={change_id}")
             if way == "the next run":
                 arguments = ("set_knob.yml", "-e", f"knob={KNOB}", "-e", f"value={new}", "-e", "role=decode")
             ran = lab.play(*arguments, timeout_s=400)

@@ -24,7 +24,7 @@ MACHINES = {
 ROUTER = "http://gw1.example.net:8000"
 #: Leases of seconds, long enough for five machines on two cores.
 QUICK = (
-    "-e", "change_step_budget_s=30", "-e", "change_lease_slack_s=5", "-e", "pd_load_timeout_s=30", "-e", "pd_drain_s=3",
+    "-e", "change_step_budget_s=40", "-e", "change_lease_slack_s=5", "-e", "pd_load_timeout_s=40", "-e", "pd_drain_s=3",
     "-e", "pd_reconnect_s=3",
 )  # fmt: skip
 #: A machine that falls silent is noticed after some seconds instead of a minute, as the other times here are seconds.
