@@ -139,9 +139,10 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.kernel_package import installing
-from ..module_utils.kernel_package.folders import FOLDER, compare, installed_in
+from ..module_utils.kernel_package.folders import compare, installed_in
 from ..module_utils.kernel_package.pruning import plan_pruning
-from ..module_utils.kernel_package.selection import selected_by
+from ..module_utils.kernel_package.scripts_say import selected_by
+from ..module_utils.kernel_package.selection import FOLDER
 from ..module_utils.kernel_package.wheel import read_wheel
 from ..module_utils.machine_arguments import STATE
 from ..module_utils.pdops_error import PdopsError

@@ -212,10 +212,10 @@ log_tail:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.change.stepping import take_step
-from ..module_utils.gates.request import optional_key
+from ..module_utils.gates.api_key import optional_key
 from ..module_utils.machine_arguments import STATE
 from ..module_utils.pdops_error import PdopsError
-from ..module_utils.services import manager_for
+from ..module_utils.services.choosing import manager_for
 from ..module_utils.services.instance import Request, bring
 from ..module_utils.store.store import Store
 

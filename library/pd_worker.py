@@ -113,7 +113,7 @@ workers:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.change.stepping import take_step
-from ..module_utils.gates.request import read_key
+from ..module_utils.gates.api_key import read_key
 from ..module_utils.machine_arguments import STATE
 from ..module_utils.pdops_error import PdopsError
 from ..module_utils.router_workers import WorkerRequest, bring_worker

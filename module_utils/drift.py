@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from .pdops_error import PdopsError
-from .script_views import masked_difference, shown_lines, told_lines
+from .script_differences import masked_difference, shown_lines, told_lines
 from .scripts.diffing import changed_lines
 from .store.atomic import sha256_of
 from .store.store import Store

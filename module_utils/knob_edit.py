@@ -15,7 +15,8 @@ from . import knobs
 from .bash_syntax import check_syntax
 from .drift import drifted
 from .pdops_error import PdopsError
-from .script_views import masked_beside, masked_difference, masked_value, shown_lines, told_lines
+from .script_differences import masked_difference, shown_lines, told_lines
+from .script_views import masked_beside, masked_value
 from .scripts.deciding import comment_behind, has_knob, knob_line, same_knob
 from .scripts.diffing import knobs_changed, lines_beyond
 from .scripts.editing import set_knob, unset_knob

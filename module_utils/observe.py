@@ -25,12 +25,13 @@ from .knob_edit import EditRequest, masked_diff, plan_edit, refuse_empty
 from .left_to_unit import leave_to_unit
 from .managed.knob_block import is_managed
 from .pdops_error import PdopsError
-from .script_views import masked_beside, shown_lines
+from .script_differences import shown_lines
+from .script_views import masked_beside
 from .scripts.deciding import has_knob, knob_line, same_knob
 from .scripts.diffing import changed_lines
 from .scripts.reading import read_script
-from .services import manager_for
 from .services.base import ServiceManager, UnitStatus
+from .services.choosing import manager_for
 from .serving.last_confirmed import moves_of
 from .several_knobs import edit_of_several
 from .shown_values import hide, shown, stale_rows

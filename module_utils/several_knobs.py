@@ -10,7 +10,7 @@ from typing import Any
 from .deployment import Instance
 from .knob_edit import EditRequest, masked_diff, plan_edit
 from .pdops_error import PdopsError
-from .script_views import shown_lines
+from .script_differences import shown_lines
 from .scripts.diffing import changed_lines
 from .store.store import Store
 

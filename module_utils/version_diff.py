@@ -10,7 +10,8 @@ from functools import lru_cache
 from typing import Any, Optional
 
 from . import knobs
-from .script_views import masked_beside, masked_difference, masked_text, masked_value, shown_lines
+from .script_differences import masked_difference, shown_lines
+from .script_views import masked_beside, masked_text, masked_value
 from .scripts.diffing import changed_lines, knobs_changed, lines_beyond
 from .scripts.reading import read_script
 from .store.sources import Source

@@ -17,9 +17,17 @@ from ..store.store import Store
 from . import guard_place, who
 from . import record as rules
 
+#: What the module ``pd_change`` was given.
+Params = Mapping[str, Any]
+
 
 def now_utc() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def told_of(record: rules.Record, changed: bool) -> dict[str, Any]:
+    """A change as a verb returns it."""
+    return {"changed": changed, "change": rules.summary_of(record), "steps": record["steps"]}
 
 
 class Book:

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from ..deployment import Instance, instance_from_dict
 from ..endpoint import Answer, request
+from ..gates.api_key import optional_key
 from ..gates.rendezvous import ROUTE, bootstrap_url
-from ..gates.request import optional_key
 from ..pdops_error import PdopsError
 from ..router_workers import WorkerRequest, bring_worker
 

@@ -16,7 +16,7 @@ from ..gates.base import PASSED
 from ..gates.ladder import run_ladder
 from ..gates.request import target_from
 from ..pdops_error import PdopsError
-from ..services import manager_for
+from ..services.choosing import manager_for
 from ..services.instance import Request, bring
 from ..store.atomic import ABSENT, replace_file, write_private
 from . import elsewhere

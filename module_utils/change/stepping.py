@@ -9,7 +9,6 @@ import time
 
 from ..pdops_error import PdopsError
 from ..store.store import Store
-from . import agent
 from . import record as rules
 from .book import Book
 from .guard_place import is_alive
@@ -51,6 +50,9 @@ def _newest_agent(store: Store) -> str:
 
 
 def _start_again(book: Book, record: rules.Record) -> None:
+    # Seldom needed, and a start or a stop is a short call of which imports are the larger part.
+    from . import agent
+
     under_systemd = any(item["manager"] == "systemd" for item in record["instances"])
     units = [str(item["unit"]) for item in record["instances"]]
     agent.start_guard(book.store, _newest_agent(book.store), record["id"], under_systemd, units)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..deployment import Instance
 from ..pdops_error import PdopsError
-from ..services import manager_for
+from ..services.choosing import manager_for
 from ..services.instance import status_dict
 from ..store.atomic import ABSENT, leftovers_of, read_regular, sha256_of
 from ..store.backups import MOST_BYTES

@@ -10,7 +10,7 @@ from typing import Any
 from .. import knobs
 from ..knob_edit import EditRequest, masked_diff, plan_edit
 from ..pdops_error import PdopsError
-from ..script_views import key_difference, masked_difference, shown_lines
+from ..script_differences import key_difference, masked_difference, shown_lines
 from ..scripts.deciding import has_knob
 from ..scripts.diffing import changed_lines
 from ..scripts.reading import read_script

@@ -27,6 +27,8 @@ GATES = (
     "completion",
     "transfer",
 )
+#: Of prefill's /route. Some models and backends serve pairs of unequal size, others hang (llm-d#2433): equal unless said otherwise.
+SIZES = ("attn_tp_size", "attn_cp_size", "dp_size", "pp_size")
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, 
 
 from ..pdops_error import PdopsError
 from ..processes import ProcessId, is_alive
-from ..services import manager_for
 from ..services.base import ServiceManager, after_death
+from ..services.choosing import manager_for
 from ..services.instance import masked_lines
 from . import unit
 from .base import FAILED, GATES, PASSED, PENDING, UNSEEN, Look, Target, Verdict, Watched, failed, uptime_s

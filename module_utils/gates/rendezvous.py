@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..endpoint import Answer, Failure, parse_url, request
 from ..pdops_error import PdopsError
-from .base import FAILED, PASSED, Look, Peer, Target, Verdict, failed, passed, pending, unseen
+from .base import FAILED, PASSED, SIZES, Look, Peer, Target, Verdict, failed, passed, pending, unseen
 from .engine_info import Info, argument, env_vars, server_info, whole_number
 from .http_gates import from_failure
 
@@ -34,8 +34,6 @@ SHARED = {
     "kv_layout": "kv_layout",
     "decode_allocation_policy": "disaggregation_decode_allocation_policy",
 }
-#: Of /route. Some models and backends serve pairs of unequal size, others hang (llm-d#2433): equal unless said otherwise.
-SIZES = ("attn_tp_size", "attn_cp_size", "dp_size", "pp_size")
 #: Of both /server_info. dsv4_attn_backend and SGLANG_DSV4_KV_LAYOUT make up kv_layout.
 ARGUMENTS = ("disaggregation_transfer_backend", "dsv4_attn_backend", "speculative_dspark_block_size")
 #: decode_allocation_policy is refused request by request; without a common backend no transfer can be.

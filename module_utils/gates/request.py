@@ -5,40 +5,14 @@
 from __future__ import annotations
 
 import os
-import stat
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from ..endpoint import parse_url
 from ..knobs import check_name, check_value, refuse_secret
 from ..pdops_error import PdopsError
 from ..processes import ProcessId
-from .base import Peer, Target, Watched
-from .rendezvous import SIZES
-
-
-def read_key(path: str) -> str:
-    """The key in a file that only its owner may read; one line."""
-    try:
-        mode = os.stat(path).st_mode
-        with open(path, encoding="utf-8") as file:
-            key = file.read().strip()
-    except OSError as error:
-        raise PdopsError(f"the API key file {path} cannot be read ({error.strerror}): check api_key_file") from None
-    except UnicodeDecodeError:
-        raise PdopsError(f"the API key file {path} is not text") from None
-    if stat.S_IMODE(mode) & 0o077:
-        raise PdopsError(f"the API key file {path} is open to others (mode {stat.S_IMODE(mode):04o}): chmod 600 {path}")
-    if not key or len(key.split()) != 1 or not key.isascii():
-        raise PdopsError(f"the API key file {path} must hold one key and nothing else")
-    return key
-
-
-def optional_key(path: Optional[str]) -> Optional[str]:
-    """The key in a file, or None when there is none that can be read."""
-    try:
-        return read_key(path) if path else None
-    except PdopsError:
-        return None
+from .api_key import read_key
+from .base import SIZES, Peer, Target, Watched
 
 
 def expectations_from(given: Optional[Mapping[str, Any]]) -> Optional[Dict[str, Optional[str]]]:

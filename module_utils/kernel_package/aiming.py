@@ -13,8 +13,8 @@ from typing import Any, Optional
 from .. import knobs as knob_rules
 from ..deployment import Instance
 from ..pdops_error import PdopsError
-from ..services import manager_for
 from ..services.base import UnitStatus
+from ..services.choosing import manager_for
 from ..store.atomic import read_regular
 from ..store.backups import MOST_BYTES
 from ..unit_environment.effect import Effect

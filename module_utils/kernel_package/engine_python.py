@@ -16,7 +16,7 @@ from ..pdops_error import PdopsError
 from ..processes import arguments, read_environ
 from ..services.base import UnitStatus
 from .requirement import fits, requirement_of
-from .selection import interpreter_in
+from .scripts_say import interpreter_in
 
 ASK_S = 60.0
 #: Also understood by a Python that is too old for the package. Of Triton's cache key, as in pdops_kernels.prewarm.cache_name.

@@ -7,16 +7,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
 
+from .selection import FOLDER
 from .wheel import Wheel
 
 #: Written with the files, below the same rename: a folder without it is none of ours.
 MARK = "pdops-kernel-package.json"
-FOLDER = re.compile(r"(?P<version>[0-9][A-Za-z0-9.+!]*)-(?P<sha8>[0-9a-f]{8})")
 #: What Python writes beside the files that it imports.
 _CACHES = "__pycache__"
 

@@ -6,25 +6,20 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Optional
 
 from ..pdops_error import PdopsError
-from ..scripts.analysis import analyse
-from ..scripts.reading import read_script
-from ..store.atomic import read_regular
-from ..store.backups import MOST_BYTES
-from .folders import FOLDER
 
+#: The name of a package's folder.
+FOLDER = re.compile(r"(?P<version>[0-9][A-Za-z0-9.+!]*)-(?P<sha8>[0-9a-f]{8})")
 PATH, CACHE, STATUS, PLUGINS = "PYTHONPATH", "TRITON_CACHE_DIR", "PDOPS_KERNELS_STATUS_DIR", "SGLANG_PLUGINS"
 #: Name of the entry point; SGLang's allow-list has such names.
 PLUGIN = "pdops_kernels"
 #: Part of Triton's cache key, or of the numerics: set explicitly, since Triton 3.10 turns fusion off by default
 #: (reference/kernels.md 5).
 FIXED = {"TRITON_DISABLE_LINE_INFO": "1", "TRITON_DEFAULT_FP_FUSION": "1"}
-_PYTHON = re.compile(r"(?:.*/)?python[0-9.]*\Z")
 
 
 @dataclass(frozen=True)
@@ -43,14 +38,6 @@ def selected(value: Optional[str]) -> Optional[str]:
         if entry.startswith("/") and FOLDER.fullmatch(os.path.basename(os.path.normpath(entry))):
             return os.path.normpath(entry)
     return None
-
-
-def selected_by(script: str) -> Optional[str]:
-    """What a serve script selects; None also when there is no such script, or only a run tells."""
-    try:
-        return selected(read_script(read_regular(script, MOST_BYTES)).value(PATH))
-    except PdopsError:
-        return None
 
 
 def version_of(folder: str) -> str:
@@ -103,26 +90,6 @@ def selecting(knobs: Mapping[str, str]) -> dict[str, str]:
         return {}
     names = {PATH, CACHE, STATUS, PLUGINS, *FIXED}
     return {name: value for name, value in knobs.items() if name in names or name.startswith("PDOPS_KERNELS_")}
-
-
-def interpreter_in(script: bytes) -> Optional[str]:
-    """The Python that a serve script starts the engine with, as it stands there (a path, or a name like ``python``); None when
-    its text does not tell. ``/opt/venv/bin/sglang serve`` has the one beside it.
-    """
-    analysis = analyse(script.decode("latin-1"))
-    if not analysis.starts:
-        return None
-    text = analysis.text[analysis.starts[-1].offset : analysis.starts[-1].end]
-    try:
-        words = shlex.split(text.replace("\\\n", " "), comments=True)
-    except ValueError:
-        return None
-    for word in words:
-        if _PYTHON.match(word):
-            return word
-        if os.path.basename(word) == "sglang":
-            return os.path.join(os.path.dirname(word), "python")
-    return None
 
 
 def told(folder: Optional[str]) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from ..pdops_error import PdopsError
-from ..script_views import shown_lines, told_lines
+from ..script_differences import shown_lines, told_lines
 from ..scripts.diffing import changed_lines
 from .knob_block import fixed_part
 

@@ -16,7 +16,8 @@ from ..bash_syntax import check_syntax
 from ..drift import drifted
 from ..knob_edit import EditPlan, EditRequest, apply_edit
 from ..pdops_error import PdopsError
-from ..script_views import masked_difference, masked_text, masked_value, shown_lines
+from ..script_differences import masked_difference, shown_lines
+from ..script_views import masked_text, masked_value
 from ..scripts.diffing import knobs_changed, lines_beyond
 from ..scripts.reading import read_script
 from ..store.atomic import ABSENT, find_leftovers, leftovers_of, read_regular, remove_leftovers, sha256_of, why

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from ..endpoint import parse_url
-from ..gates.request import read_key
+from ..gates.api_key import read_key
 from ..pdops_error import PdopsError
 from .hops import HOPS, PAIR, PROXY, ROUTER, Engines, Hop, PairHop, UrlHop, bootstrap_host
 from .questions import kinds

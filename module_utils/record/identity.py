@@ -18,12 +18,12 @@ from collections.abc import Iterable
 from typing import Any, Optional
 
 from ..deployment import Instance
+from ..gates.api_key import read_key
 from ..gates.engine_info import argument, server_info
-from ..gates.request import read_key
 from ..pdops_error import PdopsError
 from ..processes import arguments, is_shell, read_environ
 from ..secret_masking import mask_text
-from ..services import manager_for
+from ..services.choosing import manager_for
 from . import packages
 from .fingerprints import NOT_SEEN
 

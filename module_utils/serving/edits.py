@@ -19,7 +19,7 @@ from ..managed.script_edit import ScriptPlan, ScriptRequest, masked_diff, plan_s
 from ..managed.three_way import to_write_down
 from ..mistakes import Mistakes
 from ..pdops_error import PdopsError
-from ..script_views import key_difference, masked_difference, shown_lines
+from ..script_differences import key_difference, masked_difference, shown_lines
 from ..scripts.diffing import changed_lines
 from ..services import unit_files
 from ..services.systemd import refuse_without_systemd

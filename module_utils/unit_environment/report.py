@@ -19,8 +19,8 @@ from ..kernel_package.serving_now import kernels_of
 from ..pdops_error import PdopsError
 from ..script_views import masked_beside, masked_value
 from ..scripts.reading import read_script
-from ..services import manager_for
 from ..services.base import ServiceManager, UnitStatus
+from ..services.choosing import manager_for
 from ..store.atomic import read_regular
 from ..store.backups import MOST_BYTES
 from ..store.sources import sources_of

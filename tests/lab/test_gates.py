@@ -24,7 +24,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.gates.ladder import L
 from ansible_collections.pdops.sglang.plugins.module_utils.gates.router import breakers
 from ansible_collections.pdops.sglang.plugins.module_utils.gates.router import check as check_router
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
-from ansible_collections.pdops.sglang.plugins.module_utils.services import manager_for
+from ansible_collections.pdops.sglang.plugins.module_utils.services.choosing import manager_for
 from ansible_collections.pdops.sglang.plugins.module_utils.services.instance import Request, bring
 
 from .conftest import KNOB, Lab

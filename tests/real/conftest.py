@@ -18,8 +18,8 @@ import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils.gates.base import Target
 from ansible_collections.pdops.sglang.plugins.module_utils.gates.ladder import GateResult, run_ladder
 from ansible_collections.pdops.sglang.plugins.module_utils.processes import descendants, process_table
-from ansible_collections.pdops.sglang.plugins.module_utils.services import manager_for
 from ansible_collections.pdops.sglang.plugins.module_utils.services.base import UnitStatus
+from ansible_collections.pdops.sglang.plugins.module_utils.services.choosing import manager_for
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))

@@ -21,7 +21,7 @@ PROGRAM = """\
 import json, sys
 sys.path.insert(0, "/run/pdops-under-test")
 from pdops.pdops_error import PdopsError
-from pdops.services import manager_for
+from pdops.services.choosing import manager_for
 from pdops.services.instance import Request, bring
 given = json.load(sys.stdin)
 manager = manager_for("systemd")

@@ -15,10 +15,10 @@ import zipfile
 from pathlib import Path
 
 MODULES = Path(__file__).resolve().parents[3] / "module_utils"
-#: As pd_change begins: the packing process has imported what the module imports, and nothing that other tests did.
+#: As pd_change begins: the packing process has imported what that verb imports, and nothing that other tests did.
 PACK = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from ansible_collections.pdops.sglang.plugins.module_utils.change import agent, verbs; "
+    "from ansible_collections.pdops.sglang.plugins.module_utils.change import agent, guarding; "
     "sys.stdout.buffer.write(agent.pack())"
 )
 

@@ -19,7 +19,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.gates.ladder import L
 from ansible_collections.pdops.sglang.plugins.module_utils.listeners import listeners
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.processes import ProcessId, read_process
-from ansible_collections.pdops.sglang.plugins.module_utils.services import manager_for
+from ansible_collections.pdops.sglang.plugins.module_utils.services.choosing import manager_for
 from supervised import engine, free_port
 
 HEALTHY = {"/health": [200, ""], "/server_info": [200, {"internal_states": [{"env_vars": {}}]}]}

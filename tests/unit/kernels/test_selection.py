@@ -11,12 +11,12 @@ import pytest
 from module_utils.asked import read_asked
 from module_utils.deployment import Instance
 from module_utils.gates.kernels import judge
+from module_utils.kernel_package.scripts_say import interpreter_in
 from module_utils.kernel_package.selection import (
     PATH,
     PLUGINS,
     STATUS,
     Wanted,
-    interpreter_in,
     knobs_for,
     plugins,
     python_path,

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils.listeners import listeners
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.processes import read_process
-from ansible_collections.pdops.sglang.plugins.module_utils.services import manager_for
+from ansible_collections.pdops.sglang.plugins.module_utils.services.choosing import manager_for
 from ansible_collections.pdops.sglang.plugins.module_utils.services.instance import Request, bring, masked_command
 from supervised import engine, free_port
 

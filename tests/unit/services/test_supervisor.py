@@ -11,7 +11,7 @@ import time
 import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.processes import read_process
-from ansible_collections.pdops.sglang.plugins.module_utils.services import manager_for
+from ansible_collections.pdops.sglang.plugins.module_utils.services.choosing import manager_for
 from ansible_collections.pdops.sglang.plugins.module_utils.services.supervisor_rpc import read_settings
 from supervised import Supervised, engine
 
