@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from lab.runner import rpc
+from lab.runner import ask, rpc
 
 ROOT = Path(__file__).resolve().parents[2]
 KNOB = "SGLANG_SM120_MMA_TARGET_CTAS"
@@ -135,7 +135,7 @@ class Lab:
         return None
 
     def serves(self) -> bool:
-        return "answered 200" in self.lab("ask", "hello", check=False)
+        return ask(self.told, "hello")[0] == 200
 
     def changes(self, machine: str = "") -> list[dict[str, Any]]:
         folder = self.dir / "state" / machine / "changes"

@@ -77,12 +77,8 @@ def test_the_past_is_shown_as_it_grows_and_what_is_shown_can_be_taken(lab: Lab) 
 
 
 def test_what_cannot_be_shown_fails_with_one_sentence_after_the_rest_is_shown(lab: Lab) -> None:
-    for given, words in (
-        ("instance=lab-decod", "instance=lab-decod is unknown here"),
-        ("scope=co", "history takes no scope="),
-    ):
-        ran = lab.play("history.yml", "-e", given)
-        assert ran.rc == 2 and words in ran.words
+    ran = lab.play("history.yml", "-e", "scope=co")
+    assert ran.rc == 2 and "history takes no scope=" in ran.words
     assert version(lab, "verb=import").rc == 0
     index = next((lab.dir / "state" / "files").glob("serve_dsv4_decode*"))
     content = index.read_bytes()

@@ -14,6 +14,67 @@ from .conftest import KNOB, LINE, Lab
 pytestmark = pytest.mark.lab
 
 
+@pytest.fixture(scope="module")
+def lab(module_lab: Lab) -> Lab:
+    """One story for the tests in this order; those that want a fresh one come last."""
+    module_lab.story()
+    return module_lab
+
+
+def test_nothing_to_restore_says_so(lab: Lab) -> None:
+    away = lab.backup.rename(lab.dir / "away")
+    ran = lab.play("restore_knob.yml")
+    away.rename(lab.backup)
+    assert ran.rc == 0
+    assert ran.recap["changed"] == 0
+    assert "nothing to restore: no older version or backup has a knob that its script lacks" in ran.words
+
+
+def test_a_backup_that_differs_in_two_lines_is_refused_with_both_shown(lab: Lab) -> None:
+    content = lab.backup.read_text()
+    lab.backup.write_text(content.replace("WAITING_TIMEOUT=20", "WAITING_TIMEOUT=600"))
+    before, pids = lab.script.read_bytes(), lab.pids()
+
+    ran = lab.play("restore_knob.yml")
+    lab.backup.write_text(content)
+    assert ran.rc == 2
+    assert "differs in more than" in ran.words
+    assert "WAITING_TIMEOUT=20" in ran.words and "WAITING_TIMEOUT=600" in ran.words
+    assert lab.script.read_bytes() == before and lab.pids() == pids and not lab.changes()
+
+
+def test_a_right_file_with_an_old_process_is_restarted_and_not_written(lab: Lab) -> None:
+    lab.script.write_bytes(lab.backup.read_bytes())
+    written = lab.script.stat()
+
+    ran = lab.play("restore_knob.yml")
+    assert ran.rc == 0, ran.text
+    assert "its process started before the edit" in ran.words
+    assert f"restored {KNOB}=512 on decode" in ran.text
+    now = lab.script.stat()
+    assert (now.st_ino, now.st_mtime_ns) == (written.st_ino, written.st_mtime_ns)
+    assert lab.running_knob() == "512"
+
+
+def test_several_candidates_are_listed_and_one_is_chosen_by_name(lab: Lab) -> None:
+    """Also a script that somebody edited by hand, under a process that still has what was taken out."""
+    lab.script.write_bytes(lab.script.read_bytes().replace(LINE.encode(), b""))
+    changes = lab.changes()
+    other = "export SGLANG_LOG_MS=1\n"
+    lab.backup.with_name(f"{lab.script.name}.old.bak").write_text(
+        lab.script.read_text().replace("export UCX_TLS", other + "export UCX_TLS")
+    )
+    ran = lab.play("restore_knob.yml")
+    assert ran.rc == 2
+    assert f"{KNOB}=512 on decode" in ran.words and "SGLANG_LOG_MS=1 on decode" in ran.words
+    assert "-e knob=" in ran.words
+    assert lab.changes() == changes
+
+    ran = lab.play("restore_knob.yml", "-e", "knob=SGLANG_LOG_MS", "-l", "lab-decode")
+    assert ran.rc == 0, ran.text
+    assert other in lab.script.read_text() and LINE not in lab.script.read_text()
+
+
 @pytest.mark.long
 def test_the_bare_command_restores_the_knob_and_again_changes_nothing(story: Lab) -> None:
     before, pids = story.script.read_text(), story.pids()
@@ -52,19 +113,6 @@ def test_the_bare_command_restores_the_knob_and_again_changes_nothing(story: Lab
     assert told and f"expected outage: {told[1]}, as in the last change of this kind here" in reverted.text
     assert story.script.read_text() == before
     assert story.running_knob() is None
-
-
-def test_a_right_file_with_an_old_process_is_restarted_and_not_written(story: Lab) -> None:
-    story.script.write_bytes(story.backup.read_bytes())
-    written = story.script.stat()
-
-    ran = story.play("restore_knob.yml")
-    assert ran.rc == 0, ran.text
-    assert "its process started before the edit" in ran.words
-    assert f"restored {KNOB}=512 on decode" in ran.text
-    now = story.script.stat()
-    assert (now.st_ino, now.st_mtime_ns) == (written.st_ino, written.st_mtime_ns)
-    assert story.running_knob() == "512"
 
 
 @pytest.mark.long
@@ -111,39 +159,3 @@ def test_set_and_restart_and_verify(story: Lab) -> None:
     assert whole.rc == 0 and whole.recap["changed"] == 0, whole.text
     over = story.entries()[-1]
     assert over["over"] and over["refs"] == [entry["id"]] and len(story.journal("over")) == 1
-
-
-def test_a_backup_that_differs_in_two_lines_is_refused_with_both_shown(story: Lab) -> None:
-    text = story.backup.read_text().replace("WAITING_TIMEOUT=20", "WAITING_TIMEOUT=600")
-    story.backup.write_text(text)
-    before, pids = story.script.read_bytes(), story.pids()
-
-    ran = story.play("restore_knob.yml")
-    assert ran.rc == 2
-    assert "differs in more than" in ran.words
-    assert "WAITING_TIMEOUT=20" in ran.words and "WAITING_TIMEOUT=600" in ran.words
-    assert story.script.read_bytes() == before and story.pids() == pids and not story.changes()
-
-
-def test_several_candidates_are_listed_and_one_is_chosen_by_name(story: Lab) -> None:
-    other = "export SGLANG_LOG_MS=1\n"
-    story.backup.with_name(f"{story.script.name}.old.bak").write_text(
-        story.script.read_text().replace("export UCX_TLS", other + "export UCX_TLS")
-    )
-    ran = story.play("restore_knob.yml")
-    assert ran.rc == 2
-    assert f"{KNOB}=512 on decode" in ran.words and "SGLANG_LOG_MS=1 on decode" in ran.words
-    assert "-e knob=" in ran.words
-    assert not story.changes()
-
-    ran = story.play("restore_knob.yml", "-e", "knob=SGLANG_LOG_MS", "-l", "lab-decode")
-    assert ran.rc == 0, ran.text
-    assert other in story.script.read_text() and LINE not in story.script.read_text()
-
-
-def test_nothing_to_restore_says_so(story: Lab) -> None:
-    story.backup.unlink()
-    ran = story.play("restore_knob.yml")
-    assert ran.rc == 0
-    assert ran.recap["changed"] == 0
-    assert "nothing to restore: no older version or backup has a knob that its script lacks" in ran.words

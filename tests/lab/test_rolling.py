@@ -14,7 +14,7 @@ from ..process_tree import kill_tree
 from .conftest import KNOB, QUICK, Lab
 from .streams import Streams
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 CLIENTS = 16
 #: Long enough for the pair's proof of a run that has died, so that its guard does not come before what is asked for.
 LONGER = ("-e", "change_step_budget_s=15", "-e", "change_lease_slack_s=10")
@@ -36,7 +36,6 @@ def workers(lab: Lab) -> dict[str, Any]:
         return {worker["url"]: worker["is_healthy"] for worker in json.load(answer)["workers"]}
 
 
-@pytest.mark.long
 def test_decodes_restart_one_by_one_under_streams_and_no_request_fails(lab: Lab) -> None:
     before = lab.pids()
     with Streams(router(lab), CLIENTS) as streams:
@@ -56,7 +55,6 @@ def test_decodes_restart_one_by_one_under_streams_and_no_request_fails(lab: Lab)
     assert ran.text.count("ready with 3 workers") == 2, "gate router expects the registered without the drained one"
 
 
-@pytest.mark.long
 def test_the_second_fails_and_the_first_goes_back_too_under_streams(lab: Lab) -> None:
     lab.lab("fault", "--role", "decode-2", "refuse_start_with", f"{KNOB}=512")
     before = lab.pids()
@@ -85,7 +83,6 @@ def test_a_knob_of_the_pair_restarts_both_roles_and_is_refused_on_one_side(lab: 
     assert both.text.count("edit lab-") == 4
 
 
-@pytest.mark.long
 def test_prefills_one_by_one_under_streams(lab: Lab) -> None:
     before = lab.pids()
     with Streams(router(lab), CLIENTS) as streams:
