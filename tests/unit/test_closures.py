@@ -21,7 +21,7 @@ UTILS = ROOT / "module_utils"
 #: Lines of module_utils: packed once per run, and imported at every call before the module looks at its parameters.
 BOUNDS = {
     "pd_info": (15_700, 15_000),
-    "pd_change": (15_600, 3_200),
+    "pd_change": (16_300, 3_200),
     "pd_gate": (10_900, 3_300),
     "pd_instance": (5_800, 4_500),
     "pd_evidence": (5_800, 4_800),
