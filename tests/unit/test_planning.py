@@ -300,6 +300,14 @@ def test_a_knob_that_nobody_ever_had_is_a_slip_of_the_pen() -> None:
         plan("restore", info(**seen), knob="SGLANG_SM120_MMA_TARGT_CTAS")
 
 
+def test_a_new_knob_goes_where_it_is_told_to_go() -> None:
+    edits = {role: {"edits": [edit(role, "SGLANG_LOG_MS", "1")]} for role in ("prefill", "decode", "router")}
+    asked = {"knob": "SGLANG_LOG_MS", "value": "1", "new_knob": "yes"}
+    with pytest.raises(PdopsError, match="SGLANG_LOG_MS: say where with -e role=decode or -e instance=NAME"):
+        plan("set", info(**edits), **asked)
+    assert [item["instance"] for item in plan("set", info(**edits), **asked, role="decode").edits] == ["decode"]
+
+
 def test_a_misspelled_knob_is_set_only_when_it_is_meant() -> None:
     name = KNOB[:-1]
     seen = {
