@@ -20,7 +20,7 @@ from typing import Optional
 from urllib.parse import unquote, urlsplit
 
 from .. import foreign_json
-from ..kernel_package.folders import FOLDER
+from ..kernel_package.selection import FOLDER
 from .fingerprints import NOT_SEEN
 
 #: A file of a library that is larger is compared by its size only: hashing gigabytes of kernels would hold a change up.

@@ -24,7 +24,7 @@ BOUNDS = {
     "pd_change": (16_300, 3_200),
     "pd_gate": (10_900, 3_300),
     "pd_instance": (5_800, 4_500),
-    "pd_evidence": (5_800, 4_800),
+    "pd_evidence": (5_900, 4_900),
     "pd_recover": (6_000, 5_000),
     "pd_status": (12_300, 11_600),
     "pd_worker": (4_000, 3_700),
