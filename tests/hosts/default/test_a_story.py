@@ -44,7 +44,9 @@ def test_a_runbook_does_and_prints_on_a_real_host_what_it_does_in_the_lab(
     gpu1: Machine, page: str, after: str | None
 ) -> None:
     """The knob that molecule restored is undone, and then restored, by what the pages say alone."""
-    if page == "restore-a-knob.md":  # as it is before a first change: nothing is stored, and the backup alone has the knob
+    if (
+        page == "restore-a-knob.md"
+    ):  # as it is before a first change: nothing is stored, and the backup alone has the knob
         gpu1.sh("rm -rf /var/lib/pdops")
     try_page(ROOT / "docs" / "runbooks" / page, ROOT, gpu1.environment)
     assert gpu1.running_knob() == after and gpu1.serves()
