@@ -7,7 +7,7 @@ import os
 import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils.knobs import MASK, mask_env, mask_text
 from ansible_collections.pdops.sglang.plugins.module_utils.scripts.quoting import written
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 CASES = os.path.join(os.path.dirname(__file__), "..", "scripts", "cases")
@@ -95,6 +95,7 @@ SECRET = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=6,
 @given(secret=SECRET, form=st.sampled_from(["export HF_TOKEN={}", "#export HF_TOKEN={} # x", "HF_TOKEN={} exec python", "python --api-key {} --tp 4",
                                             "python --api-key={} \\\n --tp 4", "export A=1 MY_SECRET={}; true"]))  # fmt: skip
 def test_no_secret_in_any_quotes_is_left(secret: str, form: str) -> None:
+    assume(secret not in "#!/bin/bash " + form + " exec python")  # hypothesis tries words of the code that it tests, too
     quoted = written(secret)
     masked = mask_text("#!/bin/bash\n" + form.format(quoted) + "\nexec python\n")
 
