@@ -167,17 +167,20 @@ class Lab:
 
 #: Files that take a minute or more begin first, so that no worker is left alone with one at the end.
 LONGEST = (
-    "test_machines.py",
     "test_rolling.py",
     "test_five_machines.py",
     "test_deploy_kernels.py",
     "test_interrupted.py",
+    "test_runbooks.py",
     "test_recover.py",
-    "test_story_record.py",
     "test_secrets.py",
     "test_restore.py",
+    "test_story_record.py",
+    "test_machines.py",
+    "test_rollback.py",
     "test_decode_only.py",
     "test_gates.py",
+    "test_installed.py",
 )
 
 
