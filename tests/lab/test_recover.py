@@ -33,7 +33,7 @@ def kill_guard(lab: Lab, change_id: str) -> None:
 
 def test_back_after_a_reboot_and_again_after_a_rollback_that_failed(lab: Lab) -> None:
     before = lab.script.read_bytes()
-    change_id = kill_at(lab, "all stopped")
+    change_id, _ = kill_at(lab, "all stopped")
     kill_guard(lab, change_id)
 
     seen = lab.play("recover.yml")
