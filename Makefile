@@ -32,7 +32,7 @@ lint: ## ansible-lint, yamllint, ruff, mypy, shellcheck
 	@tools/setup lab dev
 	@tools/lint
 
-molecule: ## real systemd hosts over ssh in podman, as root (S=scenario; without it all of them, side by side)
+molecule: ## real systemd hosts over ssh in podman, as root (S=scenario; without it four side by side, with ALL=1 all six)
 	@tools/setup lab dev molecule
 	@tools/molecule$(if $(S), $(S),-all)
 
