@@ -50,8 +50,9 @@ def timings(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         if record["state"] == "confirmed":
             kind = "rolling" if record.get("scope") == "rolling" else "outage"
             measured = record.get("outage_s") if kind == "outage" else None
-            known = isinstance(measured, (int, float)) and not isinstance(measured, bool)
-            seconds = float(measured) if known else _between(record, ("stop", "restart", "take out"))  # type: ignore[arg-type]
+            seconds = _between(record, ("stop", "restart", "take out"))
+            if isinstance(measured, (int, float)) and not isinstance(measured, bool):
+                seconds = float(measured)
         elif record["state"] == "rolled-back" and not any(step["step"] == "stopped" for step in record["steps"]):
             # Of one that had nothing to start again ("stopped" for good) the time tells nothing.
             kind, seconds = "rollback", _between(record, ("files",))

@@ -195,7 +195,8 @@ def _revert(folded: Folded, knob: Knob, kept: Kept) -> None:
 def _judged(knob: Knob, kept: Kept) -> Optional[str]:
     """The value that a judgement is about: what it says, else what it refers to, else the only one that is suspected."""
     if "value" in kept.data:
-        return kept.data["value"]  # type: ignore[no-any-return]
+        value: Optional[str] = kept.data["value"]
+        return value
     named = [knob.about[ref] for ref in kept.refs if ref in knob.about]
     if named:
         return named[-1]

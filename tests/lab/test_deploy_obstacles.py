@@ -31,7 +31,8 @@ def bare(site: Site) -> Site:
     """Nothing is there, as before a first deploy."""
     site.bare()
     for name in ("root", "etc", "intended"):
-        shutil.rmtree(site.folder / name, ignore_errors=True)
+        if (site.folder / name).exists():
+            shutil.rmtree(site.folder / name)
     (site.folder / "keys").write_text(KEY)
     return site
 

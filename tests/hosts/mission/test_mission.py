@@ -40,7 +40,8 @@ class Mission:
         self.machine = machine
         self.wheels = machine.dir / "kernels"
         for made in ("kernels", "reports", "evidence", "inventory.intended"):
-            shutil.rmtree(machine.dir / made, ignore_errors=True)
+            if (machine.dir / made).exists():
+                shutil.rmtree(machine.dir / made)
         machine.bare()
         self.first = make_wheel(self.wheels)
         #: The page of each step, by the id of its change.

@@ -95,7 +95,9 @@ SECRET = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=6,
 @given(secret=SECRET, form=st.sampled_from(["export HF_TOKEN={}", "#export HF_TOKEN={} # x", "HF_TOKEN={} exec python", "python --api-key {} --tp 4",
                                             "python --api-key={} \\\n --tp 4", "export A=1 MY_SECRET={}; true"]))  # fmt: skip
 def test_no_secret_in_any_quotes_is_left(secret: str, form: str) -> None:
-    assume(secret not in "#!/bin/bash " + form + " exec python")  # hypothesis tries words of the code that it tests, too
+    assume(
+        secret not in "#!/bin/bash " + form + " exec python"
+    )  # hypothesis tries words of the code that it tests, too
     quoted = written(secret)
     masked = mask_text("#!/bin/bash\n" + form.format(quoted) + "\nexec python\n")
 
