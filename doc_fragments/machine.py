@@ -4,19 +4,10 @@
 
 from __future__ import annotations
 
-_STATE_DIR = r"""
-  state_dir:
-    description:
-      - Folder on the machine in which pdops keeps versions, changes and its journal; private to the user who runs this.
-    type: path
-    default: /var/lib/pdops
-"""
-
 
 class ModuleDocFragment:
     # Of a module that works on one machine's instances.
-    DOCUMENTATION = (
-        r"""
+    DOCUMENTATION = r"""
 options:
   instances:
     description:
@@ -25,12 +16,22 @@ options:
     type: list
     elements: dict
     required: true
+  state_dir:
+    description:
+      - Folder on the machine in which pdops keeps versions, changes and its journal; private to the user who runs this.
+    type: path
+    default: /var/lib/pdops
 """
-        + _STATE_DIR
-    )
 
-    # Of a module that needs only the folder.
-    STATE = "options:\n" + _STATE_DIR
+    # Of a module that needs only the folder. Written out again: ansible-test reads string literals only.
+    STATE = r"""
+options:
+  state_dir:
+    description:
+      - Folder on the machine in which pdops keeps versions, changes and its journal; private to the user who runs this.
+    type: path
+    default: /var/lib/pdops
+"""
 
     # Of a module that takes words which name instances of the whole deployment.
     EVERYONE = r"""
