@@ -149,8 +149,9 @@ def run(command: Command, folder: Path, environment: Mapping[str, str], timeout_
             if not typed and not difference((*before, ANYTHING), text):
                 os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all that runs in front
                 typed = True
-                # Ansible may miss one that comes while it forks a worker; a person types it again.
-                again = [threading.Timer(after_s, _interrupt, (process.pid,)) for after_s in (15, 30)]
+                # Ansible may miss one that comes while it forks a worker; a person types it again, and that one ends it silently
+                # (its handler of the first puts the default back), so no page may count on a last word.
+                again = [threading.Timer(after_s, _interrupt, (process.pid,)) for after_s in (4, 8)]
                 for each in again:
                     each.start()
         return process.wait(), text
