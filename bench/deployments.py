@@ -2,7 +2,7 @@
 # Copyright (c) 2026 the pdops authors
 """Many deployments side by side: wall time of one restart of all against one alone, and what the controller needs.
 
-    .venv/bin/python bench/deployments.py --counts 1 5 15 30 [--waves 10] [--load-s 20] [--keep]
+    .venv/bin/python bench/deployments.py --counts 1 5 15 30 [--waves 10 30] [--load-s 20] [--keep]
 
 Engines are simulated and sleep while they load, so that what is measured is the controller, and not the engines. On one host
 the modules that run "on the machines" take its cores too; over ssh they would not.
@@ -19,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -102,32 +103,32 @@ def play(inventories: list[Path], forks: int, wave: int, load_timeout_s: int) ->
 def main() -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--counts", type=int, nargs="+", default=[1, 5, 15, 30])
-    parser.add_argument("--waves", type=int, default=0, help="deployments at once (default: all)")
+    parser.add_argument(
+        "--waves", type=int, nargs="+", default=[0], help="deployments and forks at once (default: all)"
+    )
     parser.add_argument("--load-s", type=float, default=10.0, help="how long an engine loads (default: 10)")
     parser.add_argument("--keep", action="store_true", help="leave the labs up")
     given = parser.parse_args()
     home = Path(tempfile.mkdtemp(prefix="pdops-bench-"))
     made: list[Path] = []
     rows = []
+
+    def start(number: int) -> Path:
+        folder = home / f"d{number + 1:02}"
+        made.append(folder)
+        lab(
+            folder, "up", "--name", folder.name, "--light", "--load-time-s", str(given.load_s), "--health-time-s", "0.2"
+        )
+        return folder
+
     try:
-        for number in range(max(given.counts)):
-            folder = home / f"d{number + 1:02}"
-            lab(
-                folder,
-                "up",
-                "--name",
-                folder.name,
-                "--light",
-                "--load-time-s",
-                str(given.load_s),
-                "--health-time-s",
-                "0.2",
-            )
-            made.append(folder)
-        for count in sorted(given.counts):
+        with ThreadPoolExecutor(4) as starters:
+            folders = list(starters.map(start, range(max(given.counts))))
+        for count, wave in sorted(
+            {(count, min(wave or count, count)) for count in given.counts for wave in given.waves}
+        ):
             before = os.times()
-            wave = given.waves or count
-            row = play([folder / "inventory.json" for folder in made[:count]], wave, wave, 600)
+            row = play([folder / "inventory.json" for folder in folders[:count]], wave, wave, 600)
             after = os.times()
             cpu = after.children_user + after.children_system - before.children_user - before.children_system
             rows.append({"deployments": count, "wave": wave, **row, "cpu_s": cpu})
