@@ -55,7 +55,9 @@ pictures: ## the pictures in docs/pictures, from runs on the lab (wants Chromium
 clean: ## end everything that was started, hosts too, and remove what was built
 	@if [ -x .venv/bin/python ]; then for lab in .lab .lab-*; do [ -d "$$lab" ] && .venv/bin/python -m lab down --dir "$$lab" || :; done; fi
 	@for hosts in .cache/molecule/*/addresses; do [ -e "$$hosts" ] && tools/molecule "$$(basename "$$(dirname "$$hosts")")" destroy >/dev/null || :; done
-	@rm -rf .lab .lab-* build .cache .mypy_cache .ruff_cache .pytest_cache
-	@echo "clean: the lab is down and nothing built is left (.venv stays; rm -r .venv removes it)"
+	@rm -rf .lab .lab-* build .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .ansible changelogs/.plugin-cache.yaml
+	@$(MAKE) --no-print-directory -C kernels clean >/dev/null
+	@find . -name '.venv*' -prune -o -name .git -prune -o -name __pycache__ -prune -exec rm -rf {} +
+	@echo "clean: the lab is down and nothing built is left (.venv stays; rm -r .venv removes it; reports/ and evidence/ are yours)"
 
 .PHONY: help setup demo test test-lab lint molecule test-real bench soak pictures clean
