@@ -7,8 +7,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import result_as_typed
 from ansible_collections.pdops.sglang.plugins.module_utils.kernel_package.wheel import read_wheel
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
@@ -38,7 +40,7 @@ class ActionModule(ActionBase):
         answer.pop("invocation", None)
         for line in answer.get("lines", []):
             display.display(plain(f"  [{machine}] {line}"), color="cyan")
-        return {**result, **answer, "machine": machine}
+        return result_as_typed({**result, **answer, "machine": machine}, context.CLIARGS.get("args", ()))
 
     def _carried(self, path: str, sha256: str | None) -> dict[str, str]:
         """Options for the module: the copy on the machine, what it is called, and the hash that was seen here."""

@@ -7,8 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import result_as_typed
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
 
 display = Display()
@@ -27,4 +29,4 @@ class ActionModule(ActionBase):
         answer.pop("invocation", None)
         for line in answer.get("lines", []):
             display.display(plain(f"  {name}  {line}"), color="red" if " failed in " in line else "cyan")
-        return {**result, **answer, "name": name}
+        return result_as_typed({**result, **answer, "name": name}, context.CLIARGS.get("args", ()))

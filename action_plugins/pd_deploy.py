@@ -11,9 +11,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible import constants as C
+from ansible import context
 from ansible.errors import AnsibleError
 from ansible_collections.pdops.sglang.plugins.action.serve_script import ActionModule as Renderer
 from ansible_collections.pdops.sglang.plugins.action.serve_script import described
+from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import result_as_typed
 from ansible_collections.pdops.sglang.plugins.module_utils.managed.intended import check_folder, read_intended
 from ansible_collections.pdops.sglang.plugins.module_utils.managed.launch_line import VARIABLES, launch_of
 from ansible_collections.pdops.sglang.plugins.module_utils.managed.three_way import base_of
@@ -47,7 +49,7 @@ class ActionModule(Renderer):
             answer = self._execute_module(
                 module_name="pdops.sglang.pd_deploy", module_args={**module_args, "items": items}, task_vars=variables
             )
-            return {**result, **answer}
+            return result_as_typed({**result, **answer}, context.CLIARGS.get("args", ()))
         except PdopsError as error:
             return {**result, "failed": True, "msg": str(error), **error.details}
         finally:

@@ -41,11 +41,11 @@ class ActionModule(ActionBase):
                 "results": {"type": "list", "elements": "dict"},
             }
         )
-        knob = given["knob"] or None
+        knob, typed = given["knob"] or None, context.CLIARGS.get("args", ())
         try:
             wanted = _wanted(given, load_extra_vars(self._loader), knob)
         except PdopsError as error:
-            return {**result, "failed": True, "msg": str(error)}
+            return {**result, "failed": True, "msg": as_typed(str(error), typed)}
         result.update(changed=False, wanted=[item.as_dict() for item in wanted])
         if given["results"] is None:
             return result
@@ -63,9 +63,7 @@ class ActionModule(ActionBase):
             lines.append("take one with -e from=, by sha256, label or file name, as in")
             lines.append("  ansible-playbook restore_knob.yml -e knob=NAME -e from=SHA256")
         for line in lines:
-            display.display(
-                as_typed(plain(f"  [{given['deployment']}] {line}"), context.CLIARGS.get("args", ())), color="cyan"
-            )
+            display.display(as_typed(plain(f"  [{given['deployment']}] {line}"), typed), color="cyan")
         told = [
             f"{machine} is unreachable ({said.rstrip('.')}), so the versions of {', '.join(names)} are not known"
             for machine, (said, names) in silent.items()
@@ -73,7 +71,7 @@ class ActionModule(ActionBase):
         told += [f"{', '.join(names)}: {said.rstrip('.')}" for said, names in trouble.items()]
         if told:
             shown = "what is shown above holds for the others" if lines else "nothing is shown"
-            result.update(failed=True, msg=f"{'; '.join(told)}; {shown}.")
+            result.update(failed=True, msg=as_typed(f"{'; '.join(told)}; {shown}.", typed))
         return {**result, "lines": lines}
 
 

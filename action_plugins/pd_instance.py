@@ -9,9 +9,11 @@ import threading
 import time
 from typing import Any
 
+from ansible import context
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import result_as_typed
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
 
 display = Display()
@@ -46,6 +48,7 @@ class ActionModule(ActionBase):
         elif result.get("requests"):
             display.display(f"  {name}  {result['requests']} requests ended before it stopped", color="green")
         kind = {"started": "start", "stopped": "stop", "restarted": "restart"}.get(arguments.get("state", ""), "look")
+        result = result_as_typed(result, context.CLIARGS.get("args", ()))
         return {**result, "kind": kind, "instance": name, "began": began, "ended": time.time()}
 
     def _ask(self, name: str, arguments: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:

@@ -7,9 +7,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.pdops.sglang.plugins.action.serve_script import plain_value
+from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import as_typed
 from ansible_collections.pdops.sglang.plugins.module_utils.deployment import instance_from_dict
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
@@ -57,6 +59,7 @@ class ActionModule(ActionBase):
         except PdopsError as error:
             # The change is confirmed: what could not be written down must not make a failure of it.
             said = f"the change holds, but its values are not written down for the next deploy: {error}"
+            said = as_typed(said, context.CLIARGS.get("args", ()))
             display.warning(plain(said))
             return {**result, "changed": False, "written": [], "warning": said}
         if written:

@@ -14,9 +14,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from ansible import context
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import result_as_typed
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
 
 display = Display()
@@ -48,6 +50,7 @@ class ActionModule(ActionBase):
         name = str(arguments.get("name") or "probe")
         began = time.time()
         result.update(self._probe(arguments, task_vars, _Progress(name, timeout_s)))
+        result = result_as_typed(result, context.CLIARGS.get("args", ()))
         return {**result, "kind": "probe", "instance": name, "began": began, "ended": time.time()}
 
     def _probe(

@@ -28,11 +28,11 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
         args = {name: value for name, value in self._task.args.items() if value not in (None, "", [])}
+        typed = context.CLIARGS.get("args", ())
         try:
             _check(args, load_extra_vars(self._loader))
         except PdopsError as error:
-            return {**result, "failed": True, "msg": str(error)}
-        typed = context.CLIARGS.get("args", ())
+            return {**result, "failed": True, "msg": as_typed(str(error), typed)}
         result.update(result_as_typed(self._execute_module(module_args=args, task_vars=task_vars), typed))
         label = (task_vars or {}).get("change_deployment") or (task_vars or {}).get("inventory_hostname", "")
         for line in result.get("lines", []):
