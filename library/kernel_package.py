@@ -138,6 +138,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils import bytecode  # noqa: F401 - what is imported after it is kept compiled
 from ..module_utils.kernel_package import installing
 from ..module_utils.kernel_package.folders import compare, installed_in
 from ..module_utils.kernel_package.pruning import plan_pruning

@@ -124,6 +124,7 @@ lines:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils import bytecode  # noqa: F401 - what is imported after it is kept compiled
 from ..module_utils.deployment import instance_from_dict
 from ..module_utils.kernel_package.aiming import aim, asked_from
 from ..module_utils.kernel_package.checks import CHECKS, FAILED, Bench, SelfTest

@@ -219,6 +219,7 @@ steps:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils import bytecode  # noqa: F401 - what is imported after it is kept compiled
 from ..module_utils.change import verbs
 from ..module_utils.machine_arguments import MACHINE
 from ..module_utils.pdops_error import PdopsError

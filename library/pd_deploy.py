@@ -88,6 +88,7 @@ stored:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils import bytecode  # noqa: F401 - what is imported after it is kept compiled
 from ..module_utils.asked import read_asked
 from ..module_utils.change.book import Book
 from ..module_utils.deployment import instance_from_dict

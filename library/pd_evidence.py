@@ -63,6 +63,7 @@ trouble:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils import bytecode  # noqa: F401 - what is imported after it is kept compiled
 from ..module_utils.deployment import instance_from_dict
 from ..module_utils.machine_arguments import MACHINE
 from ..module_utils.pdops_error import PdopsError

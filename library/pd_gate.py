@@ -296,6 +296,7 @@ resume:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils import bytecode  # noqa: F401 - what is imported after it is kept compiled
 from ..module_utils.gates.base import GATES, SIZES
 from ..module_utils.gates.ladder import check_gates, run_ladder, state_from_dict
 from ..module_utils.gates.request import expectations_from, target_from

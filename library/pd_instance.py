@@ -211,6 +211,7 @@ log_tail:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils import bytecode  # noqa: F401 - what is imported after it is kept compiled
 from ..module_utils.change.stepping import take_step
 from ..module_utils.gates.api_key import optional_key
 from ..module_utils.machine_arguments import STATE

@@ -85,6 +85,7 @@ noted:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils import bytecode  # noqa: F401 - what is imported after it is kept compiled
 from ..module_utils.machine_arguments import MACHINE
 from ..module_utils.pdops_error import PdopsError
 from ..module_utils.record.findings import note

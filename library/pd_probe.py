@@ -340,6 +340,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils import bytecode  # noqa: F401 - what is imported after it is kept compiled
 from ..module_utils.gates.base import FAILED
 from ..module_utils.pdops_error import PdopsError
 from ..module_utils.probe.plan import plan_from

@@ -106,6 +106,7 @@ lines:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils import bytecode  # noqa: F401 - what is imported after it is kept compiled
 from ..module_utils.change.survey import survey, to_finish
 from ..module_utils.change.survey_text import survey_lines
 from ..module_utils.deployment import instance_from_dict

@@ -163,6 +163,7 @@ drift_lines:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils import bytecode  # noqa: F401 - what is imported after it is kept compiled
 from ..module_utils.knob_edit import Applied, EditRequest, edit, masked_diff
 from ..module_utils.knobs import MASK, check_value, is_secret, mask_text
 from ..module_utils.machine_arguments import STATE

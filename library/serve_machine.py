@@ -71,6 +71,7 @@ lacking:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils import bytecode  # noqa: F401 - what is imported after it is kept compiled
 from ..module_utils.pdops_error import PdopsError
 from ..module_utils.serving import venv
 from ..module_utils.serving.machine import carry_out, plan_machine

@@ -269,6 +269,7 @@ from typing import Optional
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils import bytecode  # noqa: F401 - what is imported after it is kept compiled
 from ..module_utils.knobs import MASK, check_value, is_secret, mask_text, refuse_secret
 from ..module_utils.machine_arguments import STATE
 from ..module_utils.managed.script_edit import Comparison, Placed, ScriptRequest, masked_diff, parse_mode, place

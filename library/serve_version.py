@@ -247,7 +247,10 @@ findings:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils import version_verbs
+from ..module_utils import (
+    bytecode,  # noqa: F401 - what is imported after it is kept compiled
+    version_verbs,
+)
 from ..module_utils.machine_arguments import STATE
 from ..module_utils.pdops_error import PdopsError
 
