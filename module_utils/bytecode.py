@@ -21,10 +21,11 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.abc import InspectLoader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
+from pkgutil import get_importer
 from types import CodeType, ModuleType
-from zipimport import zipimporter
+from zipimport import ZipImportError, zipimporter
 
 PARTS = (".cache", "pdops", "bytecode")
 #: Files older than this go when a new one comes: those of former versions, and those in use once a month, for nothing worse.
@@ -133,15 +134,21 @@ class Finder(MetaPathFinder):
     ) -> ModuleSpec | None:
         if not fullname.startswith(_ROOT + "."):
             return None
-        found = PathFinder.find_spec(fullname, path, target)
-        if found is None or not isinstance(found.loader, zipimporter) or found.origin is None:
-            return None
-        return spec_from_file_location(
-            fullname,
-            found.origin,
-            loader=Loader(found.loader, self.folder),
-            submodule_search_locations=found.submodule_search_locations,
-        )
+        name = fullname.rpartition(".")[2]
+        for entry in path or ():
+            archive = get_importer(entry)
+            if not isinstance(archive, zipimporter):
+                return None
+            # Not archive.find_spec: it compiles the source to tell where it is.
+            with suppress(ZipImportError):
+                package = archive.is_package(fullname)
+                return spec_from_file_location(
+                    fullname,
+                    os.path.join(entry, name, "__init__.py") if package else os.path.join(entry, f"{name}.py"),
+                    loader=Loader(archive, self.folder),
+                    submodule_search_locations=[os.path.join(entry, name)] if package else None,
+                )
+        return None
 
 
 def _install() -> None:
