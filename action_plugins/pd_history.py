@@ -11,16 +11,15 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import as_typed
-from ansible_collections.pdops.sglang.plugins.module_utils.asked import PARAMETERS, check_extra_names, read_asked
+from ansible_collections.pdops.sglang.plugins.module_utils.asked import read_asked
 from ansible_collections.pdops.sglang.plugins.module_utils.deployment import Instance, instance_from_dict
 from ansible_collections.pdops.sglang.plugins.module_utils.history_text import history_lines
 from ansible_collections.pdops.sglang.plugins.module_utils.knobs import check_name
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
+from ansible_collections.pdops.sglang.plugins.module_utils.taken import check_taken
 
 display = Display()
-
-_TAKEN = ("knob", "instance", "role")
 
 
 class ActionModule(ActionBase):
@@ -50,16 +49,18 @@ class ActionModule(ActionBase):
         if given["results"] is None:
             return result
         lines: list[str] = []
+        choice = False
         trouble: dict[str, list[str]] = {}  # names by sentence
         silent: dict[str, tuple[str, list[str]]] = {}  # by machine: why, and names
         for item, listing in zip(wanted, given["results"]):
             if "versions" in listing:
                 lines += history_lines(item.name, item.role, listing, knob)
+                choice = choice or bool(listing["versions"] or listing["backups"])
             elif listing.get("unreachable"):
                 silent.setdefault(item.machine, (str(listing.get("msg") or "no answer"), []))[1].append(item.name)
             else:
                 trouble.setdefault(str(listing.get("msg") or "its machine did not answer"), []).append(item.name)
-        if lines:
+        if choice:
             lines.append("take one with -e from=, by sha256, label or file name, as in")
             lines.append("  ansible-playbook restore_knob.yml -e knob=NAME -e from=SHA256")
         for line in lines:
@@ -77,10 +78,7 @@ class ActionModule(ActionBase):
 
 def _wanted(given: dict[str, Any], extra: dict[str, Any], knob: str | None) -> list[Instance]:
     """The instances that were asked for; what an operator may have typed wrong is refused before a machine is asked."""
-    check_extra_names(extra)
-    for name in extra:
-        if name in PARAMETERS and name not in _TAKEN:
-            raise PdopsError(f"history takes no {name}=; it takes knob=, instance= and role=.")
+    check_taken("history", extra)
     if knob is not None:
         if "=" in knob:
             raise PdopsError(f"knob= takes a name alone; type -e knob={knob.partition('=')[0]}.")

@@ -18,7 +18,6 @@ from ansible.utils.vars import load_extra_vars
 from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import as_typed
 from ansible_collections.pdops.sglang.plugins.module_utils.asked import (
     VERBS,
-    check_extra_names,
     check_templates,
     check_typed,
     read_asked,
@@ -38,8 +37,12 @@ from ansible_collections.pdops.sglang.plugins.module_utils.record.place import e
 from ansible_collections.pdops.sglang.plugins.module_utils.record.text import debt_lines
 from ansible_collections.pdops.sglang.plugins.module_utils.secret_masking import mask_text
 from ansible_collections.pdops.sglang.plugins.module_utils.serving.names import unknown_names
+from ansible_collections.pdops.sglang.plugins.module_utils.taken import check_slips, check_taken
 
 display = Display()
+
+#: Verbs that plan nothing, and of which only what was asked for is checked here.
+_ONLY_CHECKED = ("probe", "register_worker")
 
 
 class ActionModule(ActionBase):
@@ -55,7 +58,7 @@ class ActionModule(ActionBase):
             argument_spec={
                 "deployment": {"type": "str", "required": True},
                 "instances": {"type": "list", "elements": "dict", "required": True},
-                "verb": {"type": "str", "choices": list(VERBS), "required": True},
+                "verb": {"type": "str", "choices": [*VERBS, *_ONLY_CHECKED], "required": True},
                 "asked": {"type": "dict", "default": {}},
                 "infos": {"type": "list", "elements": "dict"},
                 "made": {"type": "list", "elements": "dict", "default": []},
@@ -67,13 +70,17 @@ class ActionModule(ActionBase):
         )
         try:
             extra = load_extra_vars(self._loader)
-            check_extra_names(extra)
+            if given["verb"] in _ONLY_CHECKED:
+                check_taken(given["verb"], extra)
+                return {**result, "changed": False}
+            check_slips(given["verb"], extra)
             check_templates(extra, {**given["asked"], "take_over": given["take_over"]})
             if given["verb"] == "set":
                 check_typed(text for text in context.CLIARGS.get("extra_vars", ()) if isinstance(text, str))
             instances = [instance_from_dict(item) for item in given["instances"]]
             asked = read_asked(given["verb"], given["asked"], instances)
             reason = reasons.check(given["verb"], given["asked"], _today())
+            check_taken(given["verb"], extra)
             _check_docs(extra.get("docs"))
             if given["infos"] is None:
                 return {**result, "changed": False}

@@ -11,14 +11,12 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import as_typed, result_as_typed
-from ansible_collections.pdops.sglang.plugins.module_utils.asked import PARAMETERS, check_extra_names
 from ansible_collections.pdops.sglang.plugins.module_utils.change.survey import FINISHES
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
+from ansible_collections.pdops.sglang.plugins.module_utils.taken import check_taken
 
 display = Display()
-
-_TAKEN = ("finish", "take_over")
 
 
 class ActionModule(ActionBase):
@@ -42,10 +40,7 @@ class ActionModule(ActionBase):
 
 def _check(args: dict[str, Any], extra: dict[str, Any]) -> None:
     """What an operator may have typed wrong, before a machine is asked."""
-    check_extra_names(extra)
-    for name in extra:
-        if name in PARAMETERS and name not in (*_TAKEN, "overlap", "probe"):
-            raise PdopsError(f"recover takes no {name}=; it takes finish= and take_over=.")
+    check_taken("recover", extra)
     finish = str(args.get("finish", ""))
     if finish and finish not in FINISHES:
         raise PdopsError(

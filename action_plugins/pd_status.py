@@ -12,15 +12,14 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import as_typed, result_as_typed
-from ansible_collections.pdops.sglang.plugins.module_utils.asked import PARAMETERS, check_extra_names, read_asked
+from ansible_collections.pdops.sglang.plugins.module_utils.asked import read_asked
 from ansible_collections.pdops.sglang.plugins.module_utils.deployment import instance_from_dict
 from ansible_collections.pdops.sglang.plugins.module_utils.knobs import check_name
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
+from ansible_collections.pdops.sglang.plugins.module_utils.taken import check_taken
 
 display = Display()
-
-_TAKEN = ("knob", "instance", "role")
 
 
 class ActionModule(ActionBase):
@@ -46,10 +45,7 @@ class ActionModule(ActionBase):
 
 def _check(args: dict[str, Any], extra: dict[str, Any]) -> None:
     """What an operator may have typed wrong, before a machine is asked."""
-    check_extra_names(extra)
-    for name in extra:
-        if name in PARAMETERS and name not in _TAKEN:
-            raise PdopsError(f"status takes no {name}=; it takes knob=, instance= and role=.")
+    check_taken("status", extra)
     given = args.get("all_instances") or args.get("instances") or []
     read_asked(
         "verify",

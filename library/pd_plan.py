@@ -34,9 +34,9 @@ options:
     elements: dict
     required: true
   verb:
-    description: What is to be done.
+    description: What is to be done. Of V(probe) and V(register_worker) only the extra variables of the command line are checked.
     type: str
-    choices: [restore, set, revert, restart, verify, recover, rollback, deploy, kernels]
+    choices: [restore, set, revert, restart, verify, recover, rollback, deploy, kernels, probe, register_worker]
     required: true
   asked:
     description: What narrows the verb; see M(pdops.sglang.pd_info).
@@ -104,7 +104,7 @@ plan:
       type: list
       returned: always
     scope:
-      description: V(co), V(decode), V(router) or V(none).
+      description: V(co), V(decode), V(router), V(rolling) or V(none).
       type: str
       returned: always
     why:

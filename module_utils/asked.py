@@ -101,15 +101,16 @@ PARAMETERS = (
 )
 
 
-def check_extra_names(names: Iterable[str]) -> None:
-    """Refuse an extra variable that looks like a slip of the pen for one of ``PARAMETERS``; Ansible would ignore it."""
+def check_extra_names(names: Iterable[str], more: Iterable[str] = ()) -> None:
+    """Refuse an extra variable that looks like a slip of the pen for one of ``PARAMETERS`` or ``more``; Ansible would ignore it."""
+    known = (*PARAMETERS, *more)
     for name in names:
         if name == "_raw_params":
             raise PdopsError(
                 'a value with a blank was cut by -e: give it as JSON, for instance -e \'{"value": "a b"}\', or quote it twice.'
             )
-        close = difflib.get_close_matches(name, PARAMETERS, n=1, cutoff=0.75)
-        if name not in PARAMETERS and close:
+        close = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+        if name not in known and close:
             raise PdopsError(f"-e {name}= is unknown; did you mean {close[0]}=?")
 
 

@@ -53,6 +53,8 @@ def _version_row(version: Mapping[str, Any], knob: Optional[str]) -> Row:
         told = [f"nothing older is known; {_count(len(version['knobs']), 'knob')}"]
     else:
         told = _told(version["knobs"], version["other_lines"], knob) or ["no difference"]
+    if version["change_id"] and not version["label"].startswith("before "):  # not of what a change found
+        told = [*told, f"change {version['change_id']}"]
     mark = "*" if version["now"] else " "
     return mark, version["time"], version["sha256"][:12], version["actor"], version["label"], told
 

@@ -60,6 +60,9 @@ def lab(module_lab: Lab) -> Lab:
             ["-e", "docs=nosuch"],
             "docs=nosuch does not exist; name a Markdown file or a folder of them",
         ),
+        ("verify.yml", ["-e", "role=decode"], "verify takes no role=; it proves the whole deployment"),
+        ("register_worker.yml", ["-e", "role=decode"], "register_worker takes no role=; it registers all engines"),
+        ("probe.yml", ["-e", "hop=routre"], "hop=routre is unknown; it must be one or more of proxy, router, pair"),
     ],
 )
 def test_refused(lab: Lab, playbook: str, given: list[str], words: str) -> None:

@@ -84,3 +84,11 @@ def test_an_edit_by_hand_is_told_and_so_is_a_script_that_is_gone(script: Path, s
     assert "  now: edited by hand since the newest version: A: 1 -> 7; and 1 other line" in told(script, store)
     script.unlink()
     assert any("does not exist" in line for line in told(script, store))
+
+
+def test_the_change_that_made_a_version_is_named_since_rollback_takes_it(script: Path, store: Store) -> None:
+    store.add_version(str(script), b"export A=1\n" + END, "before set A", "alice", "20261130T061819-set-0960af")
+    store.add_version(str(script), b"export A=2\n" + END, "set A", "alice", "20261130T061819-set-0960af")
+    lines = told(script, store)
+    (at,) = (number for number, line in enumerate(lines) if "set-0960af" in line)
+    assert lines[at].strip() == "change 20261130T061819-set-0960af" and lines[at - 1].endswith("A: 1 -> 2")
