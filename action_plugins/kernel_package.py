@@ -11,6 +11,7 @@ from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import result_as_typed
+from ansible_collections.pdops.sglang.plugins.module_utils.change.who import operator
 from ansible_collections.pdops.sglang.plugins.module_utils.kernel_package.wheel import read_wheel
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
@@ -27,6 +28,7 @@ class ActionModule(ActionBase):
         result = super().run(tmp, task_vars)
         args = {name: value for name, value in self._task.args.items() if value is not None}
         machine = str(args.get("machine") or "machine")
+        args.setdefault("actor", operator())
         try:
             if args.get("state", "present") == "present" and args.get("wheel"):
                 args.update(self._carried(str(args["wheel"]), args.get("sha256")))

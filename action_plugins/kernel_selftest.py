@@ -11,6 +11,7 @@ from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import result_as_typed
+from ansible_collections.pdops.sglang.plugins.module_utils.change.who import operator
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
 
 display = Display()
@@ -23,6 +24,7 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
         args = {name: value for name, value in self._task.args.items() if value is not None}
+        args.setdefault("actor", operator())
         instance = args.get("instance")
         name = str(instance.get("name", "")) if isinstance(instance, Mapping) else ""
         answer = self._execute_module(module_name="pdops.sglang.kernel_selftest", module_args=args, task_vars=task_vars)

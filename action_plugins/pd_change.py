@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
 import time
@@ -15,7 +14,7 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import result_as_typed
-from ansible_collections.pdops.sglang.plugins.module_utils.change.who import this_process
+from ansible_collections.pdops.sglang.plugins.module_utils.change.who import this_process, user_here
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
 from ansible_collections.pdops.sglang.plugins.module_utils.report.outage import seconds_to_expect
 
@@ -34,7 +33,7 @@ class ActionModule(ActionBase):
         args = dict(self._task.args)
         if args.get("verb") == "begin":
             # The worker's parent is ansible-playbook itself: the process whose death ends the leading.
-            args["leader"] = this_process(_user(), os.getppid())
+            args["leader"] = this_process(user_here(), os.getppid())
         events, members = args.pop("events", []), args.pop("all_instances", [])
         if args.get("verb") == "confirm" and events:
             args["outage_s"] = _outage_s(events, members)
@@ -142,10 +141,3 @@ def _restored(steps: list[dict[str, Any]]) -> str:
     told = [f"{', '.join(serving)} serve again"] if serving else []
     told += [f"{', '.join(stopped)} do not run, as before"] if stopped else []
     return " and ".join(told) or "no instance had been touched"
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid {os.getuid()}"

@@ -14,6 +14,7 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import result_as_typed
+from ansible_collections.pdops.sglang.plugins.module_utils.change.who import operator
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
 
 display = Display()
@@ -29,7 +30,7 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
         del tmp
-        arguments = dict(self._task.args)
+        arguments = {"actor": operator(), **self._task.args}
         name = str(arguments.get("instance") or arguments.get("unit") or "")
         began = time.time()
         done = threading.Event()

@@ -5,10 +5,8 @@
 from __future__ import annotations
 
 import datetime
-import getpass
 import json
 import os
-import socket
 from typing import Any
 
 from ansible import constants, context
@@ -19,6 +17,7 @@ from ansible_collections.pdops.sglang.plugins.action.pd_report import environmen
 from ansible_collections.pdops.sglang.plugins.module_utils import foreign_json
 from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import as_typed
 from ansible_collections.pdops.sglang.plugins.module_utils.asked import PARAMETERS, check_extra_names
+from ansible_collections.pdops.sglang.plugins.module_utils.change.who import operator
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
 from ansible_collections.pdops.sglang.plugins.module_utils.record import (
@@ -104,7 +103,7 @@ class ActionModule(ActionBase):
                 raise
             # The change has ended already, and a failed task would turn a good one into one that is rolled back.
             told = str(error) if isinstance(error, (PdopsError, OSError)) else f"{type(error).__name__}: {error}"
-            result.update(entries=[], by=_by(), warning=plain(f"the record was not written: {told[:400]}"))
+            result.update(entries=[], by=operator(), warning=plain(f"the record was not written: {told[:400]}"))
             display.warning(result["warning"])
         return result
 
@@ -130,7 +129,7 @@ class ActionModule(ActionBase):
             }
             made += doings.entries_of(guarded, None, folded)
         made = doings.not_told_yet(made, folded)
-        for missing in unwritten(folded, self.given["ended"], _by()):
+        for missing in unwritten(folded, self.given["ended"], operator()):
             made += doings.entries_of(missing, None, folded)
         if done.get("outcome") in ("found", "held", "registered"):
             made += findings.entries_of(done, folded)
@@ -143,9 +142,9 @@ class ActionModule(ActionBase):
                     entry["simulation"] = True
                 made.append(entry)
         if not made:
-            return {**self._state(), "entries": [], "warning": "", "by": _by()}
+            return {**self._state(), "entries": [], "warning": "", "by": operator()}
         # The steps of the change report what changed; that they are written down changes nothing more.
-        return {**self._written(made), "changed": False, "warning": "", "by": _by()}
+        return {**self._written(made), "changed": False, "warning": "", "by": operator()}
 
     def _list(self) -> dict[str, Any]:
         reading, folded = self._read()
@@ -274,7 +273,7 @@ class ActionModule(ActionBase):
     def _written(self, entries: list[dict[str, Any]]) -> dict[str, Any]:
         kept = []
         for entry in entries:
-            whole = {"deployment": self.given["deployment"], "by": _by(), **entry}
+            whole = {"deployment": self.given["deployment"], "by": operator(), **entry}
             kept.append(folder.add(self.dir, whole, dry=self._task.check_mode))
         lines = [f"record: {text.entry_line(item, {})}" for item in kept]
         return {
@@ -332,14 +331,3 @@ def _by_line(look: documents.Looked) -> list[tuple[int, str]]:
     for item in look.findings:
         found.setdefault(item.line, []).append(item.said)
     return [(line, "; ".join(said)) for line, said in found.items()]
-
-
-def _by() -> str:
-    return f"{_user()} on {socket.gethostname()}"
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid {os.getuid()}"

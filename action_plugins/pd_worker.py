@@ -1,9 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) 2026 the pdops authors
-"""As that of pd_info: runs the module of the same name, and names playbooks as this run's operator types them."""
+"""Says who registers a worker or takes it out, and names playbooks as this run's operator types them."""
 
 from __future__ import annotations
 
-from ansible_collections.pdops.sglang.plugins.action.pd_info import ActionModule
+from typing import Any
 
-__all__ = ["ActionModule"]
+from ansible import context
+from ansible.plugins.action import ActionBase
+from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import result_as_typed
+from ansible_collections.pdops.sglang.plugins.module_utils.change.who import operator
+
+
+class ActionModule(ActionBase):
+    _supports_check_mode = True
+    _supports_diff = False
+    _requires_connection = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result = super().run(tmp, task_vars)
+        args = {"actor": operator(), **self._task.args}
+        result.update(self._execute_module(module_args=args, task_vars=task_vars))
+        return result_as_typed(result, context.CLIARGS.get("args", ()))

@@ -12,6 +12,7 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.pdops.sglang.plugins.module_utils.change.who import operator
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
 
@@ -31,17 +32,29 @@ class ActionModule(ActionBase):
             looked = self._ask("look", settings, wanted, task_vars)
             if looked.get("failed") or self._task.check_mode or not looked.get("tasks"):
                 return {**result, **self._told(looked)}
+            begun = any(looked["lacking"].values())
+            if begun:
+                # Wheels are gigabytes: the journal tells of them also when this run dies while it carries them.
+                noted = self._ask("begin", settings, wanted, task_vars)
+                if noted.get("failed"):
+                    return {**result, **self._told(noted)}
             for item in wanted["venvs"]:
                 self._carry_wheels(item, looked["lacking"].get(item["source"], []))
-            return {**result, **self._told(self._ask("make", settings, wanted, task_vars))}
+            return {**result, **self._told(self._ask("make", settings, wanted, task_vars, begun))}
         except PdopsError as error:
             return {**result, "failed": True, "msg": str(error), **error.details}
         finally:
             self._remove_tmp_path(self._connection._shell.tmpdir)
 
     def _ask(
-        self, phase: str, settings: list[Any], wanted: Mapping[str, Any], task_vars: dict[str, Any] | None
+        self,
+        phase: str,
+        settings: list[Any],
+        wanted: Mapping[str, Any],
+        task_vars: dict[str, Any] | None,
+        begun: bool = False,
     ) -> dict[str, Any]:
+        more = {"state_dir": self._task.args["state_dir"]} if self._task.args.get("state_dir") else {}
         return self._execute_module(
             module_name="pdops.sglang.serve_machine",
             module_args={
@@ -49,6 +62,9 @@ class ActionModule(ActionBase):
                 "machine": self._task.args.get("machine"),
                 "phase": phase,
                 "wanted": wanted,
+                "actor": operator(),
+                "begun": begun,
+                **more,
             },
             task_vars=task_vars,
         )

@@ -12,6 +12,7 @@ description:
   - Installs a wheel of pure Python into C(<root>/<version>-<first 8 of its sha256>/), whole or not at all, and never into an
     environment that engines run from. No pip and no compiler is needed. Each file is checked against the wheel's RECORD, and read
     again after it was written.
+  - What is installed or removed is written into the journal of the machine, before and after.
   - A serve script selects a package by its C(PYTHONPATH), so going back is restoring the script; this module touches no script.
   - The action plugin of the same name carries the wheel from the controller.
 author:
@@ -73,6 +74,10 @@ options:
   machine:
     description: What the machine is called where its packages are told.
     type: str
+  actor:
+    description: Who does this, for the journal. The action sets this.
+    type: str
+    default: ""
 """
 
 EXAMPLES = r"""
@@ -134,6 +139,7 @@ lines:
   elements: str
 """
 
+import contextlib
 import os
 
 from ansible.module_utils.basic import AnsibleModule
@@ -147,6 +153,7 @@ from ..module_utils.kernel_package.selection import FOLDER
 from ..module_utils.kernel_package.wheel import read_wheel
 from ..module_utils.machine_arguments import STATE
 from ..module_utils.pdops_error import PdopsError
+from ..module_utils.store.doing import journaled
 from ..module_utils.store.store import Store
 
 
@@ -166,24 +173,39 @@ def present(module, root, selected):
         ]
     elif todo:
         lines.append(f"{len(wheel.files)} files; no other one is there to compare with")
+    path = os.path.join(root, wheel.folder)
+    if todo:
+        # Also in check mode, as all that would be refused.
+        Store(given["state_dir"]).check_usable()
     if todo and not module.check_mode:
-        installing.install(wheel, root)
+        with noted(module, path=path, sha256=wheel.sha256, said=todo):
+            installing.install(wheel, root)
     package = wheel.as_dict()
     return {
         "changed": bool(todo),
         "missing": bool(todo),
         "package": package,
-        "path": os.path.join(root, wheel.folder),
+        "path": path,
         "against": against.as_dict() if against else None,
         "files": {"added": list(files.added), "removed": list(files.removed), "changed": list(files.changed)},
         "lines": lines,
         "diff": {
             "before_header": against.path if against else f"{root} (none)",
-            "after_header": os.path.join(root, wheel.folder),
+            "after_header": path,
             "before": listing(against.files if against else {}),
             "after": listing(wheel.hashes),
         },
     }
+
+
+@contextlib.contextmanager
+def noted(module, **row):
+    given = module.params
+    line = {"verb": "kernel_package", "state": given["state"], **row, "actor": given["actor"]}
+    with journaled(Store(given["state_dir"]), line) as doing:
+        yield
+    for trouble in doing.trouble:
+        module.warn(trouble)
 
 
 def listing(files):
@@ -197,14 +219,16 @@ def removal(module, root, keep, only):
     if held:
         raise PdopsError(f"{os.path.join(root, only)} is not removed: {held}.")
     gone = [folder.path for folder in pruning.gone]
-    if not module.check_mode:
-        for path in gone:
-            installing.remove(path)
-        for path in pruning.caches:
-            installing.remove_compiled(path)
+    removed = [*gone, *pruning.caches]
+    if removed and not module.check_mode:
+        with noted(module, removed=removed):
+            for path in gone:
+                installing.remove(path)
+            for path in pruning.caches:
+                installing.remove_compiled(path)
     return {
-        "changed": bool(gone or pruning.caches),
-        "removed": [*gone, *pruning.caches],
+        "changed": bool(removed),
+        "removed": removed,
         "kept": [{"path": folder.path, "reason": reason} for folder, reason in pruning.kept],
         "lines": [
             *(f"remove {path}, to which nothing refers" for path in gone),
@@ -226,6 +250,7 @@ def main() -> None:
             "keep": {"type": "int", "default": 2},
             "caches": {"type": "list", "elements": "path", "default": []},
             "machine": {"type": "str"},
+            "actor": {"type": "str", "default": ""},
             **STATE,
         },
         required_if=[("state", "present", ("wheel",)), ("state", "absent", ("name",))],

@@ -14,6 +14,7 @@ description:
   - With O(phase=test) runs the self-test of the installed package before anything restarts. With a GPU that is its numerics and a
     micro-benchmark against the machine's own history; without one the import, the plan and the compile gate for O(arch).
   - With O(phase=prepare) fills the instance's folder of compiled kernels, and makes the folder of the plugin's records.
+  - What was compiled or made, and what does not hold, is written into the journal of the machine.
 author:
   - the pdops authors (@pdops)
 extends_documentation_fragment:
@@ -83,6 +84,10 @@ options:
     description: How many times the best former time on this machine is still good.
     type: float
     default: 1.25
+  actor:
+    description: Who does this, for the journal. The action sets this.
+    type: str
+    default: ""
 """
 
 EXAMPLES = r"""
@@ -131,6 +136,17 @@ from ..module_utils.kernel_package.checks import CHECKS, FAILED, Bench, SelfTest
 from ..module_utils.kernel_package.prewarming import make_status_folder, prewarm
 from ..module_utils.machine_arguments import STATE
 from ..module_utils.pdops_error import PdopsError
+from ..module_utils.store.doing import note
+from ..module_utils.store.store import Store
+
+
+def journal(module, **row):
+    given = module.params
+    line = {"verb": "kernel_selftest", "state": given["phase"], "instance": given["instance"].get("name"), **row}
+    try:
+        note(Store(given["state_dir"]), {**line, "package": given["package"].get("folder"), "actor": given["actor"]})
+    except PdopsError as error:
+        module.warn(f"kernel_selftest: {row['step']}, which the journal lacks: {error}")
 
 
 def run_test(module, name, found, asked):
@@ -141,6 +157,7 @@ def run_test(module, name, found, asked):
     lines = [f"{row['check']:<8} {row['result']} in {row['seconds']:.1f} s: {row['said']}" for row in rows]
     bad = next((row for row in rows if row["result"] == FAILED), None)
     if bad:
+        journal(module, step="failed", said=f"check {bad['check']}: {bad['said']}")
         module.fail_json(
             msg=f"{name}: the kernels failed their self-test, check {bad['check']}: {bad['said']}; no script and no process was touched.",
             rows=rows,
@@ -154,9 +171,17 @@ def run_prepare(module, found, asked):
     changed = make_status_folder(found.status, found.owner)
     if not asked.compiles:
         lines = ["nothing is compiled ahead: pd_kernel_checks leaves that out"]
+        if changed:
+            journal(module, step="done", path=found.status)
         return {"changed": changed, "compiled": 0, "cached": 0, "lines": lines}
     sha256 = str(asked.package["sha256"])
-    warmed = prewarm(found.told, sha256, found.environment, found.cache, asked.arch, given["heads"], found.owner)
+    try:
+        warmed = prewarm(found.told, sha256, found.environment, found.cache, asked.arch, given["heads"], found.owner)
+    except PdopsError as error:
+        journal(module, step="failed", path=found.cache, said=str(error))
+        raise
+    if changed or warmed.compiled:
+        journal(module, step="done", path=found.cache, compiled=warmed.compiled)
     noted = ", as the last compile left them" if warmed.noted else ""
     lines = [f"{warmed.cache}: {warmed.compiled} kernels compiled, {warmed.cached} were there{noted}"]
     return {
@@ -183,6 +208,7 @@ def main() -> None:
             "knobs": {"type": "dict", "default": {}},
             "heads": {"type": "list", "elements": "int", "default": [16, 64]},
             "bench_band": {"type": "float", "default": 1.25},
+            "actor": {"type": "str", "default": ""},
             **STATE,
         },
         supports_check_mode=True,

@@ -65,14 +65,18 @@ options:
       - Refused when that change has ended, so that a late start or stop has no effect.
     type: str
   instance:
-    description: Name of the instance in the record of the change. The unit's name if not set.
+    description: Name of the instance in the record of the change, or in the journal. The unit's name if not set.
     type: str
+  actor:
+    description: Who does this, for the journal where there is no O(change_id). The action sets this.
+    type: str
+    default: ""
   budget_s:
     description: Seconds that this step and what it needs afterwards (a load) may take before the guard of the change acts.
     type: float
     default: 120
   state_dir:
-    description: Folder in which pdops keeps changes. Used only with O(change_id).
+    description: Folder in which pdops keeps changes, and the journal that has what is done without one.
     type: path
     default: /var/lib/pdops
   ports:
@@ -218,6 +222,7 @@ from ..module_utils.machine_arguments import STATE
 from ..module_utils.pdops_error import PdopsError
 from ..module_utils.services.choosing import manager_for
 from ..module_utils.services.instance import Request, bring
+from ..module_utils.store.doing import journaled
 from ..module_utils.store.store import Store
 
 
@@ -235,6 +240,7 @@ def main() -> None:
             "api_key_file": {"type": "path", "no_log": False},
             "change_id": {"type": "str"},
             "instance": {"type": "str"},
+            "actor": {"type": "str", "default": ""},
             "budget_s": {"type": "float", "default": 120},
             **STATE,
             "ports": {"type": "list", "elements": "int", "default": []},
@@ -261,7 +267,18 @@ def main() -> None:
             verb = {"started": "start", "stopped": "stop", "restarted": "restart"}[given["state"]]
             name = given["instance"] or given["unit"]
             _record, noted = take_step(Store(given["state_dir"]), given["change_id"], verb, name, "", given["budget_s"])
-        result = bring(manager, request, module.check_mode)
+        if given["change_id"] or module.check_mode or not bring(manager, request, True)["changed"]:
+            result = bring(manager, request, module.check_mode)
+        else:
+            line = {
+                "verb": "pd_instance",
+                "state": given["state"],
+                "instance": given["instance"] or given["unit"],
+                "actor": given["actor"],
+            }
+            with journaled(Store(given["state_dir"]), line, must=False) as doing:
+                result = bring(manager, request)
+            noted = doing.trouble
     except PdopsError as error:
         module.fail_json(msg=str(error), **error.details)
     for warning in (*noted, *result.pop("warnings", [])):

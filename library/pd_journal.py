@@ -9,7 +9,7 @@ module: pd_journal
 short_description: Keep in the journal of a machine what was found there
 version_added: 0.1.0
 description:
-  - Appends one line to the journal of a machine, for verbs that open no change. Changes write their steps there themselves.
+  - Appends one line to the journal of a machine, for verbs that only look. What changes something writes its lines there itself.
   - What the newest line about the same place says already is not written again, until it was over or a change was confirmed or
     rolled back in between.
   - Never reports a change, since nothing but the journal differs. Secrets in texts are masked.
@@ -26,12 +26,12 @@ attributes:
     support: none
 options:
   verb:
-    description: V(found) is something that does not hold, V(over) ends all that O(by) had found here, V(registered) was done.
+    description: V(found) is something that does not hold, V(over) ends all that O(by) had found here.
     type: str
-    choices: [found, over, registered]
+    choices: [found, over]
     required: true
   by:
-    description: The verb of pdops that found or did it.
+    description: The verb of pdops that found it.
     type: str
     required: true
   deployment:
@@ -98,7 +98,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             **MACHINE,
-            "verb": {"type": "str", "choices": ["found", "over", "registered"], "required": True},
+            "verb": {"type": "str", "choices": ["found", "over"], "required": True},
             "by": {"type": "str", "required": True},
             "deployment": {"type": "str", "required": True},
             "actor": {"type": "str", "default": ""},

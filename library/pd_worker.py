@@ -23,6 +23,9 @@ attributes:
   diff_mode:
     description: Nothing in a file is changed.
     support: none
+  action:
+    description: The action plugin of the same name says who does this.
+    support: full
 options:
   router_url:
     description: Address of the router.
@@ -60,10 +63,14 @@ options:
     description: Id of the open change that this belongs to. The step is written into its record before its effect.
     type: str
   instance:
-    description: Name of the router's instance in the record of the change.
+    description: Name of the router's instance in the record of the change, or in the journal.
     type: str
+  actor:
+    description: Who does this, for the journal where there is no O(change_id). The action sets this.
+    type: str
+    default: ""
   state_dir:
-    description: Folder in which pdops keeps changes. Used only with O(change_id).
+    description: Folder in which pdops keeps changes, and the journal that has what is done without one.
     type: path
     default: /var/lib/pdops
 seealso:
@@ -118,6 +125,7 @@ from ..module_utils.gates.api_key import read_key
 from ..module_utils.machine_arguments import STATE
 from ..module_utils.pdops_error import PdopsError
 from ..module_utils.router_workers import WorkerRequest, bring_worker
+from ..module_utils.store.doing import journaled
 from ..module_utils.store.store import Store
 
 
@@ -134,6 +142,7 @@ def main() -> None:
             "api_key_file": {"type": "path", "no_log": False},
             "change_id": {"type": "str"},
             "instance": {"type": "str"},
+            "actor": {"type": "str", "default": ""},
             **STATE,
         },
         supports_check_mode=True,
@@ -158,7 +167,20 @@ def main() -> None:
             # the guard registers the worker itself.
             store, name = Store(given["state_dir"]), given["instance"] or ""
             _record, noted = take_step(store, given["change_id"], verb, name, given["url"], given["wait_s"])
-        result = bring_worker(wanted, module.check_mode)
+        if given["change_id"] or module.check_mode or not bring_worker(wanted, True)["changed"]:
+            result = bring_worker(wanted, module.check_mode)
+        else:
+            line = {
+                "verb": "pd_worker",
+                "state": given["state"],
+                "instance": given["instance"],
+                "router_url": given["router_url"],
+                "url": given["url"],
+                "actor": given["actor"],
+            }
+            with journaled(Store(given["state_dir"]), line, must=False) as doing:
+                result = bring_worker(wanted)
+            noted = doing.trouble
     except PdopsError as error:
         module.fail_json(msg=str(error), **error.details)
     for warning in noted:

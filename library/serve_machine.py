@@ -12,10 +12,13 @@ description:
   - Makes, once for all instances of a machine, their folders, a virtual environment from wheels that the controller carries over, and folders for
     what engines compile. A file of keys that is there is made private (mode 0600); what it holds is written by M(pdops.sglang.pd_deploy) and
     M(pdops.sglang.pd_change).
+  - What is made is written into the journal of the machine, before and after.
   - Only adds. A virtual environment and a cache are named by the content of the wheels, so scripts of former versions go on using theirs.
   - Nothing is fetched from the internet. The base Python needs C(ensurepip) (on Debian the package python3-venv), or the wheels a pip.
 author:
   - the pdops authors (@pdops)
+extends_documentation_fragment:
+  - pdops.sglang.machine.state
 attributes:
   check_mode:
     description: Everything is looked at and refused as otherwise, nothing is written.
@@ -33,14 +36,22 @@ options:
     description: What the machine is called where its tasks are told.
     type: str
   phase:
-    description: The action sets this; it looks first, then carries wheels over, then makes.
+    description: The action sets this; it looks first, and makes in the end. Between them it begins, when wheels are to be carried over.
     type: str
-    choices: [look, make]
+    choices: [look, begin, make]
     default: make
   wanted:
     description: What is to be there. The action sets this from O(settings).
     type: dict
     default: {}
+  actor:
+    description: Who does this, for the journal. The action sets this.
+    type: str
+    default: ""
+  begun:
+    description: Whether the journal says already that this is begun. The action sets this.
+    type: bool
+    default: false
 seealso:
   - module: pdops.sglang.serve_check
 """
@@ -72,9 +83,12 @@ lacking:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils import bytecode  # noqa: F401 - what is imported after it is kept compiled
+from ..module_utils.machine_arguments import STATE
 from ..module_utils.pdops_error import PdopsError
 from ..module_utils.serving import venv
 from ..module_utils.serving.machine import carry_out, plan_machine
+from ..module_utils.store.doing import journaled, note
+from ..module_utils.store.store import Store
 
 
 def main() -> None:
@@ -82,25 +96,36 @@ def main() -> None:
         argument_spec={
             "settings": {"type": "list", "elements": "dict", "required": True},
             "machine": {"type": "str"},
-            "phase": {"type": "str", "choices": ["look", "make"], "default": "make"},
+            "phase": {"type": "str", "choices": ["look", "begin", "make"], "default": "make"},
             "wanted": {"type": "dict", "default": {}},
+            "actor": {"type": "str", "default": ""},
+            "begun": {"type": "bool", "default": False},
+            **STATE,
         },
         supports_check_mode=True,
     )
-    wanted = module.params["wanted"]
+    given, wanted = module.params, module.params["wanted"]
     if not wanted:
         module.fail_json(msg="serve_machine was called without its action; call it as pdops.sglang.serve_machine.")
     try:
         tasks = plan_machine(wanted)
         result = {"changed": bool(tasks), "tasks": [task.as_dict() for task in tasks]}
-        if module.params["phase"] == "look":
+        if given["phase"] == "look":
             result["lacking"] = {
                 str(task.details["source"]): venv.lacking(task.details["wheels"], str(task.details["source"]))
                 for task in tasks
                 if task.kind == "venv"
             }
-        elif not module.check_mode:
-            carry_out(tasks)
+        elif tasks and not module.check_mode:
+            store = Store(given["state_dir"])
+            line = {"verb": "serve_machine", "tasks": [task.said for task in tasks], "actor": given["actor"]}
+            if given["phase"] == "begin":
+                note(store, {**line, "step": "begin"})
+            else:
+                with journaled(store, line, begun=given["begun"]) as doing:
+                    carry_out(tasks)
+                for trouble in doing.trouble:
+                    module.warn(trouble)
     except PdopsError as error:
         module.fail_json(msg=str(error), **error.details)
     if module._diff and tasks:

@@ -75,6 +75,22 @@ def is_gone(leader: Leader) -> bool | None:
     return ticks is None or ticks != leader.get("started_ticks")
 
 
+def user_here() -> str:
+    """Who runs this process, by name where it has one."""
+    # On the controller only; the machines have no need of what it imports.
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
+
+
+def operator() -> str:
+    """Who runs this process, and on which host, as journals and records name people."""
+    return told({"user": user_here(), "host": socket.gethostname()})
+
+
 def told(leader: Leader) -> str:
     """`alice on host ops1`, for sentences."""
     return f"{leader.get('user') or 'somebody'} on {leader.get('host') or 'an unknown host'}"

@@ -54,7 +54,7 @@ def task(lab: Lab, arguments: dict[str, Any], *more: str) -> dict[str, Any]:
             "-m",
             WORKER,
             "-a",
-            json.dumps(arguments),
+            json.dumps({"state_dir": str(lab.dir / "state"), **arguments}),
             "-o",
             *more,
         ],
@@ -182,7 +182,9 @@ def test_a_forgotten_worker_is_registered_by_the_verb(up: Lab) -> None:
     ran = up.play("register_worker.yml")
     assert ran.rc == 0 and ran.recap["changed"] == 1, ran.text
     assert up.serves()
-    assert up.play("register_worker.yml").recap["changed"] == 0
+    told = [(row["state"], row["step"], row["url"]) for row in up.journal("pd_worker")]
+    assert told[-2:] == [("present", step, up.told["instances"]["lab-prefill"]["url"]) for step in ("begin", "done")]
+    assert up.play("register_worker.yml").recap["changed"] == 0 and len(up.journal("pd_worker")) == len(told)
 
 
 def test_a_worker_that_cannot_be_registered_is_told(up: Lab) -> None:

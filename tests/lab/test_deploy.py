@@ -129,6 +129,9 @@ def test_from_nothing_to_serving_and_back(story: Lab, tmp_path: Path) -> None:
     assert {item["sha256_before"] for item in story.changes()[-1]["files"]} == {"absent"}
     assert story.serves() and story.running_knob() == "512"
     assert json.loads((tmp_path / "intended" / "lab-decode.json").read_text())["knobs"] == {KNOB: "512"}
+    made = story.journal("serve_machine")
+    assert [row["step"] for row in made] == ["begin", "done"] and f"make folder {tmp_path}/root" in made[0]["tasks"]
+    assert made[0]["actor"] == story.changes()[-1]["leader"]["user"] + " on " + story.changes()[-1]["leader"]["host"]
     key = tmp_path / "etc" / "keys.yaml"
     assert key.read_text() == KEY and key.stat().st_mode & 0o777 == 0o600
     assert "sk-of-nobody" not in ran.text + checked.text

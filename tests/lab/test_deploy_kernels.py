@@ -79,6 +79,9 @@ def test_what_does_not_hold_touches_nothing(lab: Lab, good: Path, tmp_path: Path
     assert ran.rc == 2 and "the kernels failed their self-test, check import" in ran.words and "no plan" in ran.words
     assert not folders(lab), "what this run had installed is taken away"
     assert lab.script.read_bytes() == script and lab.pids() == pids and not lab.changes()
+    told = [(row["state"], row["step"]) for row in lab.journal("kernel_package", "kernel_selftest")][-6:]
+    taken_away = [("absent", "begin"), ("absent", "done")]
+    assert told == [("present", "begin"), ("present", "done"), ("prepare", "done"), ("test", "failed"), *taken_away]
 
 
 @pytest.mark.long

@@ -27,7 +27,7 @@ BOUNDS = {
     "pd_evidence": (5_900, 4_900),
     "pd_recover": (6_000, 5_000),
     "pd_status": (12_300, 11_600),
-    "pd_worker": (4_050, 3_750),
+    "pd_worker": (4_150, 3_850),
     "pd_probe": (3_800, 3_800),
 }
 

@@ -86,11 +86,11 @@ def test_install_again_upgrade_and_prune(tmp_path: Path) -> None:
 
 
 def test_what_is_refused_leaves_nothing(tmp_path: Path) -> None:
-    root = tmp_path / "kernels"
-    wheel = make_wheel(tmp_path / "a")
+    root, state = tmp_path / "kernels", str(tmp_path / "state")
+    wheel = make_wheel(tmp_path / "a", edit={"pdops_kernels/big.py": "#" * 200_000})
     wrong = run("kernel_package", wheel=str(wheel), sha256=hashlib.sha256(b"x").hexdigest(), root=str(root))
     assert wrong["failed"] and "is not the wheel that was meant" in wrong["msg"] and not root.exists()
-    full = run("kernel_package", size=4096, wheel=str(wheel), root=str(root))
+    full = run("kernel_package", size=100_000, wheel=str(wheel), root=str(root), state_dir=state)
     assert full["failed"] and "could not be installed" in full["msg"]
     assert [item.name for item in root.iterdir()] == [".pdops-lock"]
     odd = run("kernel_package", state="absent", name="../state", root=str(root))

@@ -111,7 +111,10 @@ def play(tmp_path, tasks, collections=None, connection="local"):
         },
     ]
     book = tmp_path / "book.yml"
-    book.write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
+    # What is done outside of a change is written into the journal.
+    defaults = {"pdops.sglang.pd_instance": {"state_dir": str(tmp_path / "state")}}
+    of_all = {"hosts": "all", "gather_facts": False, "module_defaults": defaults, "tasks": tasks}
+    book.write_text(yaml.safe_dump([of_all]))
     plugins = tmp_path / "connections"
     plugins.mkdir(exist_ok=True)
     (plugins / "flaky.py").write_text(FLAKY)
