@@ -95,7 +95,9 @@ def _same_intent(change: Mapping[str, Any], asked: Asked) -> bool:
     if asked.verb != change.get("verb") or (asked.knob is not None and asked.knob not in knobs):
         return False
     wanted = None if asked.unset else asked.value
-    return (wanted is None and not asked.unset) or all(after == wanted for _before, after in knobs.values())
+    # One that took another over has the knobs of that one, too.
+    meant = [after for name, (_before, after) in knobs.items() if asked.knob in (None, name)]
+    return (wanted is None and not asked.unset) or all(after == wanted for after in meant)
 
 
 def _other_intent(change: Mapping[str, Any], told: str, why: str) -> str:

@@ -12,10 +12,12 @@ from typing import Any
 
 from .. import foreign_json
 from ..pdops_error import PdopsError
-from ..store.atomic import read_own
+from ..store.atomic import ABSENT, read_own, read_regular, sha256_of
+from ..store.backups import MOST_BYTES
 from ..store.store import Store
 from . import guard_place, who
 from . import record as rules
+from .inheriting import as_far_as_it_came, inherit
 
 #: What the module ``pd_change`` was given.
 Params = Mapping[str, Any]
@@ -28,6 +30,18 @@ def now_utc() -> str:
 def told_of(record: rules.Record, changed: bool) -> dict[str, Any]:
     """A change as a verb returns it."""
     return {"changed": changed, "change": rules.summary_of(record), "steps": record["steps"]}
+
+
+def _contents(record: rules.Record) -> dict[str, str]:
+    """Path to sha256 of what the files of a change have now, or ``absent``; one that cannot be read is not in it."""
+    found = {}
+    for item in record["files"]:
+        path = item["path"]
+        try:
+            found[path] = sha256_of(read_regular(path, MOST_BYTES)) if os.path.lexists(path) else ABSENT
+        except PdopsError:
+            continue
+    return found
 
 
 class Book:
@@ -179,7 +193,7 @@ class Book:
                     raise PdopsError(rules.held_sentence(former), held_by=rules.summary_of(former))
             # The newest first: what was there before the oldest of them is what has to come back.
             for former in open_ones:
-                record = rules.inherit(record, former)
+                record = inherit(record, as_far_as_it_came(former, _contents(former)))
             # The new record first: a crash in between leaves two open ones with the same files, never none.
             self._save(record)
             self._journal(record, "begin", {"summary": record["summary"], "inherits": record["inherits"]})

@@ -82,6 +82,12 @@ def misshapen(record: Mapping[str, Any]) -> str:
             return name
     if not isinstance(record["touched"], list) or not isinstance(record["leader"], dict):
         return "touched" if not isinstance(record["touched"], list) else "leader"
+    left = record.get("inherited", [])
+    if not isinstance(left, list) or not all(
+        isinstance(row, dict) and isinstance(row.get("knobs"), list) and isinstance(row.get("again"), list)
+        for row in left
+    ):
+        return "inherited"
     lease = record["lease"]
     deadline = lease.get("deadline_s") if isinstance(lease, dict) else None
     return "" if isinstance(deadline, (int, float)) and "boot_id" in lease else "lease"
@@ -253,42 +259,6 @@ def ended(record: Record, state: str, reason: str, now_utc: str) -> Record:
     return {**record, "state": state, "reason": reason, "ended": now_utc}
 
 
-def inherit(record: Record, former: Record) -> Record:
-    """Take over from ``former``: what it changed and did not confirm is ours to put back, should we fail.
-
-    A path that both change goes back to what it was before *former* touched it. What *former* stopped has been out since
-    then: ``out_before`` has these steps, the oldest first.
-    """
-    files = {item["path"]: dict(item) for item in record["files"]}
-    for item in former["files"]:
-        if item["path"] in files:
-            mine = files[item["path"]]
-            # What is there now may still be what the former change wrote: that is ours to put back too.
-            ours = {*mine.get("ours", []), *item.get("ours", [])}
-            mine["ours"] = sorted(ours | {item["sha256_after"], mine["sha256_before"]})
-            mine["sha256_before"] = item["sha256_before"]
-            mine.update({name: item[name] for name in ("existed", "enabled_before") if name in item})
-        else:
-            files[item["path"]] = dict(item)
-    touched = list(record["touched"])
-    touched += [name for name in former["touched"] if name not in touched]
-    return {
-        **record,
-        "files": list(files.values()),
-        "touched": touched,
-        "out_before": [
-            *former.get("out_before", []),
-            *(
-                {key: step[key] for key in ("at", "step", "instance")}
-                for step in former["steps"]
-                if step["step"] in OUT
-            ),
-            *record.get("out_before", []),
-        ],
-        "inherits": list(dict.fromkeys([*record["inherits"], *former["inherits"], former["id"]])),
-    }
-
-
 def overlaps(record: Record, instances: Iterable[Mapping[str, Any]]) -> bool:
     """Whether a change and a list of instances share a unit or a serve script."""
     ours = {(item["unit"], item["serve_script"]) for item in record["instances"]}
@@ -355,6 +325,7 @@ def summary_of(record: Record) -> dict[str, Any]:
         "undone": left_undone(record),
         "why": record.get("why", {}),
         "finishes": record.get("finishes", {}),
+        "inherited": record.get("inherited", []),
     }
 
 

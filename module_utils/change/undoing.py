@@ -42,7 +42,8 @@ def undo_of(book: Book, instances: Iterable[Mapping[str, Any]], wanted: str | No
             )
         return record
     ours = [item for item in book.all() if item["state"] == "confirmed" and rules.overlaps(item, specs)]
-    return next((item for item in reversed(ours) if item.get("verb") != "restart"), None)
+    # A restart that took an interrupted change over confirmed its scripts with it.
+    return next((item for item in reversed(ours) if item.get("verb") != "restart" or item["files"]), None)
 
 
 def redo_of(book: Book, instances: Iterable[Mapping[str, Any]], wanted: str | None) -> rules.Record | None:

@@ -18,6 +18,7 @@ from .text import losses
 Change = tuple[str, str, Optional[str], Optional[str]]
 
 _KINDS = {"set": "apply", "restore": "restore", "revert": "revert", "rollback": "rollback"}
+_PLAYBOOKS = {"restore": "restore_knob", "set": "set_knob", "revert": "revert_knob", "kernels": "deploy_kernels"}
 _FAILED = ("rolled-back", "rollback-failed", "failed")
 _MOST_REASON = 400
 _MOST_REFS = 20
@@ -41,12 +42,19 @@ def entries_of(done: Mapping[str, Any], reason: Optional[Reason], folded: Folded
     changes = list(changes_of(done, folded))
     if outcome == "confirmed":
         finished = finished_of(done)
-        if finished:
-            common["said"] = f"{common['said']}; interrupted as {finished}, and finished by recover.yml"
         why = reason or _reason_kept(done)
-        made = [_confirmed(finished or verb, change, why, folded, common) for change in changes]
+        own = {change[:2] for change in changes_of({"edits": done.get("edits")}, folded)}
+        made = []
+        for change in changes:
+            left = None if change[:2] in own else _left(done, change, "knobs")
+            if left is not None:
+                made.append(_confirmed(str(left["verb"]), change, *_of_heir(verb, left, reason, common), folded))
+            else:
+                told = {**common, "said": common["said"] + _interrupted(finished, verb) + _instead(done, change)}
+                made.append(_confirmed(finished or verb, change, why, told, folded))
         if made:
             return made
+        common["said"] += _interrupted(finished, verb)
         return (
             [{"kind": "rollback", "outcome": "undone", **common}]
             if (finished or verb) == "rollback"
@@ -63,12 +71,56 @@ def finished_of(done: Mapping[str, Any]) -> str:
     return next((str(one["verb"]) for one in kept if isinstance(one, Mapping) and one.get("verb")), "")
 
 
+def _interrupted(former: str, verb: str) -> str:
+    return f"; interrupted as {former}, and finished by {_PLAYBOOKS.get(verb, verb)}.yml" if former else ""
+
+
+def _left(done: Mapping[str, Any], change: Change, which: str) -> Optional[Mapping[str, Any]]:
+    """The interrupted change that had changed a knob before this one took it over, as the machines know it."""
+    for told in done.get("changes") or ():
+        for row in told.get("inherited") or ():
+            if list(change[:2]) in [list(pair) for pair in row[which]]:
+                found: Mapping[str, Any] = row
+                return found
+    return None
+
+
+def _of_heir(
+    verb: str, left: Mapping[str, Any], reason: Optional[Reason], common: Mapping[str, Any]
+) -> tuple[Optional[Reason], dict[str, Any]]:
+    """Why a knob is what another run had made it, and what is said of it: what was known stays, whoever carried it through.
+
+    Typed again, as by the same command, a reason is the newer one, and the former one is told beside it.
+    """
+    kept, said = _reason_of(left.get("why")), f"{common['said']}{_interrupted(str(left['verb']), verb)}"
+    if reason is None or (kept is not None and reason.text == kept.text):
+        return kept, {**common, "said": said}
+    if left["verb"] != verb:
+        return kept, {**common, "said": f"{said}; {reason.text}"}
+    return reason, {**common, "said": said + (f"; the interrupted run said: {kept.text}" if kept else "")}
+
+
+def _instead(done: Mapping[str, Any], change: Change) -> str:
+    """Of a knob that an interrupted change had changed and this one changes itself: that change never came to be."""
+    left = _left(done, change, "again")
+    if left is None:
+        return ""
+    kept = _reason_of(left.get("why"))
+    return f"; instead of what was interrupted ({left.get('summary')}{f': {kept.text}' if kept else ''})"
+
+
 def _reason_kept(done: Mapping[str, Any]) -> Optional[Reason]:
     """Why somebody wanted it, of a change whose entry another run writes: its machines keep it."""
     for change in done.get("changes") or ():
-        why = change.get("why")
-        if isinstance(why, Mapping) and why.get("text"):
-            return Reason(str(why["text"]), bool(why.get("suspicion")), str(why.get("review_by") or ""))
+        kept = _reason_of(change.get("why"))
+        if kept is not None:
+            return kept
+    return None
+
+
+def _reason_of(why: Any) -> Optional[Reason]:
+    if isinstance(why, Mapping) and why.get("text"):
+        return Reason(str(why["text"]), bool(why.get("suspicion")), str(why.get("review_by") or ""))
     return None
 
 
@@ -166,7 +218,7 @@ def _known(folded: Folded, knob: str, instance: str, default: Optional[str]) -> 
 
 
 def _confirmed(
-    verb: str, change: Change, reason: Optional[Reason], folded: Folded, common: Mapping[str, Any]
+    verb: str, change: Change, reason: Optional[Reason], common: Mapping[str, Any], folded: Folded
 ) -> dict[str, Any]:
     instance, name, before, after = change
     kind = _KINDS.get(verb, "apply")

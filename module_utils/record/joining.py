@@ -32,7 +32,7 @@ def against_journal(folded: Folded, changes: Iterable[Change]) -> list[str]:
     found = []
     for change in changes:
         found += _told_otherwise(change, [one for one in told.get(change["id"], ()) if one not in void])
-        if change["state"] != "confirmed" or change.get("verb") == "restart":
+        if change["state"] != "confirmed":
             continue
         for item in change["files"]:
             for name, (before, after) in (item.get("knobs") or {}).items():
@@ -103,8 +103,10 @@ def unwritten(folded: Folded, ended: Iterable[Change], leader: str) -> list[dict
     found = []
     for name, rows in sorted(by_id.items()):
         one = rows[0]
-        if name in told or any(row["state"] != "confirmed" for row in rows) or one.get("verb") == "restart":
+        if name in told or any(row["state"] != "confirmed" for row in rows):
             continue
+        if one.get("verb") == "restart" and not any(row.get("files") for row in rows):
+            continue  # unlike one that took over what an interrupted change had written
         if any(row.get("controller_gone") is False for row in rows):
             continue  # it is about to write its entry itself
         if one.get("who") != leader or (first and str(one.get("ended") or "") < first[:19]):

@@ -137,7 +137,7 @@ def _edited(name: str, edits: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[s
 def _taken_over(name: str, info: Mapping[str, Any], change_id: Optional[str]) -> Iterator[Mapping[str, Optional[str]]]:
     former = info.get("open_change") or {}
     for item in former.get("files", ()) if change_id and former.get("id") == change_id else ():
-        if item["instance"] == name:
+        if item["instance"] == name and item.get("now") != "old":
             yield {knob: after for knob, (_before, after) in (item.get("knobs") or {}).items()}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils.change import record as rules
 from ansible_collections.pdops.sglang.plugins.module_utils.change import who
+from ansible_collections.pdops.sglang.plugins.module_utils.change.inheriting import inherit
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 
 NOW = "2026-11-29T16:00:00Z"
@@ -65,7 +66,7 @@ def test_an_ended_change_refuses_late_verbs_and_says_what_became_of_it() -> None
 def test_taking_over_inherits_what_the_former_change_left_unconfirmed() -> None:
     former = record("one-1", touched=["d"])
     mine = record("two-2", files=[])
-    joined = rules.inherit(mine, former)
+    joined = inherit(mine, former)
     assert [item["sha256_before"] for item in joined["files"]] == ["old"]
     assert joined["touched"] == ["d"]
     assert joined["inherits"] == ["one-1"]
@@ -77,7 +78,7 @@ def test_a_file_that_both_changes_edit_goes_back_to_before_the_first() -> None:
         "two-2",
         files=[{"instance": "d", "path": "/d.sh", "sha256_before": "new", "sha256_after": "newer", "knobs": {}}],
     )
-    joined = rules.inherit(mine, former)
+    joined = inherit(mine, former)
     assert [(item["sha256_before"], item["sha256_after"]) for item in joined["files"]] == [("old", "newer")]
 
 

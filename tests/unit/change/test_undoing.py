@@ -42,7 +42,8 @@ class Deployed:
             "knobs": {},
         }
         leader = who.this_process("alice")
-        made = rules.new_record(change_id, "lab", verb, "a test", leader, [file], SPECS, 60, now_utc())
+        files = [file] if verb != "restart" else []
+        made = rules.new_record(change_id, "lab", verb, "a test", leader, files, SPECS, 60, now_utc())
         return self.book.begin({**made, "opened": opened}, None)
 
     def back(self, expect_only: bool = True) -> dict[str, Any] | None:

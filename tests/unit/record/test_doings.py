@@ -195,7 +195,8 @@ def change(identity="c-set", after="512", **more):
         (change("c-other"), "and the record has no entry of it: was it deleted, or is it in another checkout?"),
         (change("c-other", ended="2000-01-01T00:00:00Z"), ""),
         (change("c-other", state="rolled-back"), ""),
-        (change("c-other", verb="restart"), ""),
+        (change("c-other", verb="restart", files=[]), ""),
+        (change("c-other", verb="restart"), "the record has no entry of it"),
     ],
 )
 def test_what_the_journal_has_and_the_record_does_not_is_named(checkout, given, words):

@@ -37,6 +37,8 @@ def test_what_the_record_lacks_is_added_and_of_an_empty_one_the_newest() -> None
     record = Record([Kept("2026-11-29T20:02:00Z", {"change_id": "c2"})])
     assert found(record, row(4), row(3), row(2), row(1)) == ["c3", "c4"]
     assert found(Record(), row(4), row(3)) == ["c4"]
+    # A restart has nothing to tell, unless it took over what an interrupted change had written.
+    assert found(record, row(3, verb="restart", files=[{"instance": "d", "knobs": {}}])) == ["c3"]
     (done,) = unwritten(record, [row(3), row(3)], ME)  # type: ignore[arg-type]
     assert (done["outcome"], len(done["changes"])) == ("confirmed", 2)
 

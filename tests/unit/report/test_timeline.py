@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils.change import record as rules
 from ansible_collections.pdops.sglang.plugins.module_utils.change import who
+from ansible_collections.pdops.sglang.plugins.module_utils.change.inheriting import inherit
 from ansible_collections.pdops.sglang.plugins.module_utils.report.outage import outage_of
 from ansible_collections.pdops.sglang.plugins.module_utils.report.story import read_story
 from ansible_collections.pdops.sglang.plugins.module_utils.report.timeline import FITS, timeline
@@ -95,8 +96,8 @@ def test_the_outage_is_from_the_first_stop_to_the_last_proof():
 
 def test_what_an_interrupted_change_had_stopped_counts_from_then_on():
     former = rules.with_step(made_record("one-1"), "stop", "x-router", "", "2026-11-29T16:00:30Z")
-    between = rules.inherit(made_record("two-2"), former)
-    mine = rules.inherit(made_record("three-3"), between)  # taken over twice: what the first one stopped is still out
+    between = inherit(made_record("two-2"), former)
+    mine = inherit(made_record("three-3"), between)  # taken over twice: what the first one stopped is still out
     at = 1795968030.0  # 16:00:30
     begun = {"kind": "begin", "began": at + 20, "ended": at + 21, "change": rules.summary_of(mine)}
     events = [

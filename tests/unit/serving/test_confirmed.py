@@ -106,5 +106,9 @@ def test_what_an_interrupted_run_had_written_is_confirmed_by_the_one_that_finish
     left[0]["open_change"] = {"id": "c2", "files": [{"instance": "decode", "knobs": {OWN: ["1", "2"]}}]}
     write_down(str(tmp_path), done("c3", left))
     assert knobs(tmp_path, "instance", "decode") == {OWN: "1"}  # somebody else's, which is not finished here
+    never_written = [{**left[0], "open_change": {**left[0]["open_change"]}}]
+    never_written[0]["open_change"]["files"] = [{**left[0]["open_change"]["files"][0], "now": "old"}]
+    write_down(str(tmp_path), replace(done("c3", never_written), taken_over="c2"))
+    assert knobs(tmp_path, "instance", "decode") == {OWN: "1"}  # that run had died before it came to the script
     write_down(str(tmp_path), replace(done("c3", left), taken_over="c2"))
     assert knobs(tmp_path, "instance", "decode") == {OWN: "2"}

@@ -15,6 +15,7 @@ import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils.change import contents, rollback, survey, verbs, who
 from ansible_collections.pdops.sglang.plugins.module_utils.change import record as rules
 from ansible_collections.pdops.sglang.plugins.module_utils.change.book import Book, now_utc
+from ansible_collections.pdops.sglang.plugins.module_utils.change.inheriting import inherit
 from ansible_collections.pdops.sglang.plugins.module_utils.change.undoing import edit_back, unit_edits_back
 from ansible_collections.pdops.sglang.plugins.module_utils.deployment import Instance
 from ansible_collections.pdops.sglang.plugins.module_utils.managed import new_file
@@ -270,7 +271,7 @@ def test_what_was_taken_over_was_not_there_before_either(machine: Machine, syste
     leader = who.this_process("bob")
     files = [contents.file_of(edit) for edit in newer.edits]
     later = rules.new_record("change-2", "dsv4", "deploy", "s", leader, files, former["instances"], 60, now_utc())
-    merged = rules.inherit(later, former)
+    merged = inherit(later, former)
     assert {item["sha256_before"] for item in merged["files"]} == {ABSENT} and contents.newly_made(merged) == {"d"}
     assert newer.edits[0]["existed"] is True
 
