@@ -222,7 +222,6 @@ from ..module_utils.machine_arguments import STATE
 from ..module_utils.pdops_error import PdopsError
 from ..module_utils.services.choosing import manager_for
 from ..module_utils.services.instance import Request, bring
-from ..module_utils.store.doing import journaled
 from ..module_utils.store.store import Store
 
 
@@ -270,6 +269,9 @@ def main() -> None:
         if given["change_id"] or module.check_mode or not bring(manager, request, True)["changed"]:
             result = bring(manager, request, module.check_mode)
         else:
+            # Here and not above: a step of a change is a short call of which imports are the larger part.
+            from ..module_utils.store.doing import journaled
+
             line = {
                 "verb": "pd_instance",
                 "state": given["state"],

@@ -125,7 +125,6 @@ from ..module_utils.gates.api_key import read_key
 from ..module_utils.machine_arguments import STATE
 from ..module_utils.pdops_error import PdopsError
 from ..module_utils.router_workers import WorkerRequest, bring_worker
-from ..module_utils.store.doing import journaled
 from ..module_utils.store.store import Store
 
 
@@ -170,6 +169,9 @@ def main() -> None:
         if given["change_id"] or module.check_mode or not bring_worker(wanted, True)["changed"]:
             result = bring_worker(wanted, module.check_mode)
         else:
+            # Here and not above: a step of a change is a short call of which imports are the larger part.
+            from ..module_utils.store.doing import journaled
+
             line = {
                 "verb": "pd_worker",
                 "state": given["state"],

@@ -17,7 +17,6 @@ from ..store.backups import MOST_BYTES
 from ..store.store import Store
 from . import guard_place, who
 from . import record as rules
-from .inheriting import as_far_as_it_came, inherit
 
 #: What the module ``pd_change`` was given.
 Params = Mapping[str, Any]
@@ -169,6 +168,9 @@ class Book:
         Re-entrant by id. An open change whose controller is provably dead, or that ``take_over``
         names, is superseded and its files are inherited; any other is refused.
         """
+        # The other verbs come more often, and imports are most of what they cost.
+        from .inheriting import as_far_as_it_came, inherit
+
         with self.store.lock(f"begin {record['id']}"):
             open_ones = self._open_ones(record["instances"])
             mine = next((item for item in open_ones if item["id"] == record["id"]), None)
