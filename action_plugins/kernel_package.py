@@ -15,6 +15,10 @@ from ansible_collections.pdops.sglang.plugins.module_utils.change.who import ope
 from ansible_collections.pdops.sglang.plugins.module_utils.kernel_package.wheel import read_wheel
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
+from ansible_collections.pdops.sglang.plugins.module_utils.serving.inventory_folders import (
+    inventory_folders,
+    refuse_inside,
+)
 
 display = Display()
 
@@ -31,7 +35,8 @@ class ActionModule(ActionBase):
         args.setdefault("actor", operator())
         try:
             if args.get("state", "present") == "present" and args.get("wheel"):
-                args.update(self._carried(str(args["wheel"]), args.get("sha256")))
+                sources = (task_vars or {}).get("ansible_inventory_sources") or ()
+                args.update(self._carried(str(args["wheel"]), args.get("sha256"), inventory_folders(sources)))
             answer = self._execute_module(
                 module_name="pdops.sglang.kernel_package", module_args=args, task_vars=task_vars
             )
@@ -44,9 +49,10 @@ class ActionModule(ActionBase):
             display.display(plain(f"  [{machine}] {line}"), color="cyan")
         return result_as_typed({**result, **answer, "machine": machine}, context.CLIARGS.get("args", ()))
 
-    def _carried(self, path: str, sha256: str | None) -> dict[str, str]:
+    def _carried(self, path: str, sha256: str | None, inventories: tuple[str, ...]) -> dict[str, str]:
         """Options for the module: the copy on the machine, what it is called, and the hash that was seen here."""
         path = os.path.abspath(os.path.expanduser(path))
+        refuse_inside("the wheel", path, inventories)
         wheel = read_wheel(path, sha256)
         if self._connection._shell.tmpdir is None:
             self._make_tmp_path()

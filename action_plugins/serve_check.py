@@ -16,6 +16,10 @@ from ansible_collections.pdops.sglang.plugins.module_utils.managed.launch_line i
 from ansible_collections.pdops.sglang.plugins.module_utils.mistakes import Mistakes
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.serving.clashes import listens_of, refuse_clashes
+from ansible_collections.pdops.sglang.plugins.module_utils.serving.inventory_folders import (
+    inventory_folders,
+    refuse_inside,
+)
 from ansible_collections.pdops.sglang.plugins.module_utils.serving.names import lacks_python, unknown_names
 from ansible_collections.pdops.sglang.plugins.module_utils.serving.settings import (
     VARIABLES,
@@ -75,6 +79,7 @@ class _Reader:
     def __init__(self, variables: Mapping[str, Any]) -> None:
         self.variables = variables
         self.sets: dict[tuple[str, str], WheelSet] = {}
+        self.inventories = inventory_folders(variables.get("ansible_inventory_sources") or ())
 
     def read(self, name: str, wheels: bool = True) -> Serving:
         wrong = Mistakes()
@@ -89,6 +94,9 @@ class _Reader:
         serving = wrong.take(lambda: serving_of(instance, mine, of, folder), None)
         # With what is wrong in the settings left out, the command can be looked at all the same.
         venv, cache = (serving.venv, serving.cache) if serving else (None, None)
+        for key in serving.keys if serving else ():
+            what = f"{name}: src of pd_key_files"
+            wrong.take(lambda what=what, key=key: refuse_inside(what, key.source, self.inventories), None)
         launch = wrong.take(lambda: launch_of(instance, peers, {**mine, "pd_venv": venv}, cache), None)
         wrong.refuse()
         gpus = launch.exports.get("CUDA_VISIBLE_DEVICES")
@@ -99,6 +107,7 @@ class _Reader:
         if not isinstance(mine["pd_wheels"], str):
             raise PdopsError(f"{name}: pd_wheels is {mine['pd_wheels']!r}; give one folder on the controller.")
         path, install = controller_path(folder, mine["pd_wheels"]), mine.get("pd_wheels_install")
+        refuse_inside(f"{name}: pd_wheels", path, self.inventories)
         key = (path, repr(install))
         if key not in self.sets:
             self.sets[key] = read_wheels(path, install, name)

@@ -25,12 +25,14 @@ options:
     required: true
 notes:
   - "Variables of an instance, beside those of M(pdops.sglang.serve_script): C(pd_serve_root) (default C(/opt/pdops)) is the folder on the
-    machine for everything that is made there. C(pd_wheels) is a folder of wheels on the controller, relative to the inventory's folder; with it the virtual
-    environment is C(<pd_serve_root>/venv-<key>), and C(pd_venv) must not be set. C(pd_wheels_install) lists what pip installs of it
+    machine for everything that is made there. C(pd_wheels) is a folder of wheels on the controller, relative to the inventory's folder and outside
+    of it; with it the virtual environment is C(<pd_serve_root>/venv-<key>), and C(pd_venv) must not be set.
+    Without it C(pd_venv) or C(pd_python) names a virtual environment or an interpreter that is there. C(pd_wheels_install) lists what pip installs of it
     (default: everything), C(pd_base_python) is the Python that makes it (default C(/usr/bin/python3))."
   - "C(pd_cache_root) (default C(<pd_serve_root>/cache)) and C(pd_cache_version) (default: the key of the wheels): engines compile below
     C(<pd_cache_root>/<instance>/<pd_cache_version>), which scripts export as C(SGLANG_CACHE_DIR)."
-  - "C(pd_key_files) lists files of keys, each with C(src) on the controller, which may be vaulted, and C(dest) on the machine, where it gets mode 0600."
+  - "C(pd_key_files) lists files of keys, each with C(src) on the controller, outside of the inventory and perhaps vaulted,
+    and C(dest) on the machine, where it gets mode 0600."
   - "C(pd_user) (default C(root)) runs the unit. C(pd_unit_numa) and C(pd_unit_cpus) pin it by the unit, C(pd_numactl) by the launch; not both.
     C(pd_longest_generation_s) (default 300), the drain and 75 s are C(TimeoutStopSec). C(pd_service_options) are further directives of C([Service])."
   - "C(pd_serve_template) and C(pd_unit_template) name templates of your own."

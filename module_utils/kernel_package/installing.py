@@ -31,7 +31,9 @@ def plan(wheel: Wheel, root: str) -> str:
     """
     path = os.path.join(root, wheel.folder)
     if not os.path.isabs(root):
-        raise PdopsError(f"the folder of kernel packages is {root!r}; give an absolute path (pd_kernel_root).")
+        raise PdopsError(
+            f"the folder of kernel packages is {root!r}; give an absolute path (root, or in an inventory pd_serve_root)."
+        )
     if os.path.lexists(root) and not os.path.isdir(root):
         raise PdopsError(f"{root} is to be the folder of kernel packages, and is none; move it away.")
     if not os.path.lexists(path):

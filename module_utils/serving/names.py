@@ -24,7 +24,7 @@ KNOWN = frozenset(
         "pd_prefill_down_s", "pd_may_differ", "pd_report", "pd_report_dir", "pd_evidence_dir", "pd_intended_dir",
         # kernels
         "pd_gpu_arch", "pd_kernel_wheel", "pd_kernel_python", "pd_kernel_sha256", "pd_kernel_keep", "pd_kernel_heads",
-        "pd_kernel_knobs", "pd_kernel_checks", "pd_kernel_sources", "pd_kernel_root", "pd_kernel_bench_band",
+        "pd_kernel_knobs", "pd_kernel_checks", "pd_kernel_sources", "pd_kernel_bench_band",
     )
 )  # fmt: skip
 

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Optional
 
 from ..deployment import Instance
@@ -213,18 +214,23 @@ def _keys(who: str, given: object, folder: str) -> tuple[KeyFile, ...]:
         raise PdopsError(
             f"{who}: pd_key_files is no list; write src (on the controller) and dest (on the machine) of each."
         )
-    found = []
+    wrong, found = Mistakes(), []
     for item in given:
-        if not isinstance(item, Mapping) or set(item) != {"src", "dest"}:
-            raise PdopsError(f"{who}: pd_key_files must have src and dest for each file and nothing else.")
-        dest = check_word(f"{who}: dest of pd_key_files", item["dest"])
-        if not os.path.isabs(dest):
-            raise PdopsError(f"{who}: pd_key_files has dest {dest!r}; it must be an absolute path on the machine.")
-        source = controller_path(folder, check_word(f"{who}: src of pd_key_files", item["src"]))
-        if not os.path.isfile(source):
-            raise PdopsError(f"{who}: pd_key_files names {source}, and there is no such file on the controller.")
-        found.append(KeyFile(source, os.path.normpath(dest)))
+        found.append(wrong.take(partial(_key, who, item, folder), None))
+    wrong.refuse()
     return tuple(found)
+
+
+def _key(who: str, given: object, folder: str) -> KeyFile:
+    if not isinstance(given, Mapping) or set(given) != {"src", "dest"}:
+        raise PdopsError(f"{who}: pd_key_files must have src and dest for each file and nothing else.")
+    dest = check_word(f"{who}: dest of pd_key_files", given["dest"])
+    if not os.path.isabs(dest):
+        raise PdopsError(f"{who}: pd_key_files has dest {dest!r}; it must be an absolute path on the machine.")
+    source = controller_path(folder, check_word(f"{who}: src of pd_key_files", given["src"]))
+    if not os.path.isfile(source):
+        raise PdopsError(f"{who}: pd_key_files names {source}, and there is no such file on the controller.")
+    return KeyFile(source, os.path.normpath(dest))
 
 
 def _options(who: str, given: object) -> tuple[tuple[str, str], ...]:

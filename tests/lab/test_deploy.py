@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 
 from lab.runner import rpc
+from tests.engine_wheels import make_wheels
 
-from .conftest import KNOB, QUICK, Lab, Ran
+from .conftest import KNOB, QUICK, ROOT, Lab, Ran
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -184,3 +185,42 @@ def test_from_nothing_to_serving_and_back(story: Lab, tmp_path: Path) -> None:
     assert {path.stat().st_mode & 0o777 for path in stored} == {0o600}
     assert {KEY.encode(), ROTATED.encode()} <= set(stored.values())
     assert "sk-of-nobody" not in "".join(ran.text for ran in (drifted, undone, rotated))
+
+
+#: What makes this machine, without systemd, the one of the example; what a deploy wants is the example's own.
+HERE = """\
+all:
+  children:
+    instances:
+      vars: {ansible_connection: local, ansible_host: 127.0.0.1, ansible_python_interpreter: "{{ ansible_playbook_python }}",
+        pd_service_manager: supervisor, pd_supervisor_config: CONFIG, pd_state_dir: FOLDER/state, pd_serve_root: FOLDER/root,
+        pd_base_python: "{{ ansible_playbook_python }}"}
+    prefill: {hosts: {dsv4-prefill: {pd_serve_script: FOLDER/prefill.sh}}}
+    decode: {hosts: {dsv4-decode: {pd_serve_script: FOLDER/decode.sh}}}
+    router: {hosts: {dsv4-router: {pd_serve_script: FOLDER/router.sh}}}
+"""
+
+
+def test_the_example_that_can_be_deployed_is_planned_as_it_is(story: Lab, tmp_path: Path) -> None:
+    inventories = tmp_path / "inventory"
+    shutil.copytree(ROOT / "inventory" / "example-deploy", inventories / "mine")
+    make_wheels(inventories / "wheels")
+    (inventories / "keys").mkdir()
+    for name in ("dsv4.key", "dsv4-engine.yaml"):
+        (inventories / "keys" / name).write_text(KEY)
+    here = HERE.replace("CONFIG", story.told["supervisor_config"]).replace("FOLDER", str(tmp_path))
+    (inventories / "here.yml").write_text(here)
+    before = sorted(tmp_path.rglob("*"))
+    planned = story.play(
+        "deploy.yml", "-i", str(inventories / "mine"), "-i", str(inventories / "here.yml"), "--check", "--diff"
+    )
+    assert planned.rc == 0, planned.text
+    for told in (
+        f"{tmp_path}/root/venv-",
+        f"write dsv4-decode: {tmp_path}/decode.sh, which is not there yet",
+        f"+export {KNOB}=512",
+        "--config /etc/pdops/dsv4-engine.yaml",
+        "stop dsv4-router -> dsv4-decode -> dsv4-prefill, then start dsv4-prefill -> dsv4-decode -> dsv4-router",
+    ):
+        assert told in planned.text, told
+    assert KEY.split()[1] not in planned.text and sorted(tmp_path.rglob("*")) == before

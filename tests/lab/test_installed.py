@@ -29,8 +29,10 @@ def test_it_holds_plain_files_and_nothing_of_the_workshop(installed: Installed) 
     rooms = {path.name for path in installed.root.iterdir()}
     assert {"plugins", "roles", "playbooks", "templates", "docs", "meta", "README.md", "LICENSE"} <= rooms
     assert rooms.isdisjoint(
-        {"lab", "bench", "molecule", "tools", "inventory", "collections", "Makefile", ".git", ".venv"}
+        {"lab", "bench", "molecule", "tools", "collections", "Makefile", ".git", ".venv"}
     )
+    examples = {path.name for path in (installed.root / "inventory").iterdir()}
+    assert examples == {"example", "example-deploy", "example-xpyd"}  # messages and documents say to copy them
     assert not (installed.root / "tests" / "unit").exists()
 
 

@@ -94,3 +94,15 @@ def test_all_mistakes_of_the_settings_are_told_at_once() -> None:
     assert [one.split(" ")[1] for one in refused.value.details["mistakes"]] == [
         "pd_serve_root", "pd_user", "pd_unit_cpus", "pd_service_options",
     ]  # fmt: skip
+
+
+def test_every_name_that_an_inventory_may_give_is_read_and_documented() -> None:
+    """One that is known and that nothing reads would be taken without a word and have no effect."""
+    rooms = ("roles", "playbooks", "action_plugins", "filter_plugins", "module_utils", "templates")
+    code = [path for room in rooms for path in (ROOT / room).rglob("*") if path.suffix in (".py", ".yml", ".j2")]
+    read = "\n".join(path.read_text() for path in code if path.name != "names.py")
+    told = "\n".join(path.read_text() for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")))
+    told += (ROOT / "library" / "serve_script.py").read_text()
+    # A name inside of a sentence is not read: it stands in quotes, or behind a dot, or in a template.
+    assert [name for name in sorted(KNOWN) if not re.search(rf"[\"'.{{( ]{name}\b(?! is)", read)] == []
+    assert [name for name in sorted(KNOWN) if not re.search(rf"\b{name}\b", told)] == []
