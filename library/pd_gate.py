@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: pd_gate
-short_description: Waits until an instance proves that it works, gate by gate
+short_description: Wait until an instance proves that it works, gate by gate
 version_added: 0.1.0
 description:
   - Climbs a ladder of gates for one prefill, decode or router instance, each of which proves more than the one before.

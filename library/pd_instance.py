@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: pd_instance
-short_description: Starts, stops, restarts or looks at one instance
+short_description: Start, stop, restart or look at one instance
 version_added: 0.1.0
 description:
   - Controls the unit of one prefill, decode or router instance through systemd or supervisor.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: pd_probe
-short_description: Asks a deployment as its clients do, hop by hop, and names the hop that is ill
+short_description: Ask a deployment as its clients do, hop by hop, and name the hop that is ill
 version_added: 0.1.0
 description:
   - Sends real requests (chat, completions and C(/generate), whole and streamed, one longer than a KV page, one longer than a

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: pd_report
-short_description: Writes the report of a run as one HTML page
+short_description: Write the report of a run as one HTML page
 version_added: 0.1.0
 description:
   - Tells what a run did to a deployment as one self-contained HTML page, for a phone as for a desk, light and dark. It

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: pd_worker
-short_description: Registers a worker with a router, or takes it out
+short_description: Register a worker with a router, or take it out
 version_added: 0.1.0
 description:
   - Brings the registry of an SGLang router into a state, and waits until the router acts on it.

@@ -28,9 +28,7 @@ def test_it_holds_plain_files_and_nothing_of_the_workshop(installed: Installed) 
     assert [path for path in installed.root.rglob("*") if path.is_symlink()] == []
     rooms = {path.name for path in installed.root.iterdir()}
     assert {"plugins", "roles", "playbooks", "templates", "docs", "meta", "README.md", "LICENSE"} <= rooms
-    assert rooms.isdisjoint(
-        {"lab", "bench", "molecule", "tools", "collections", "Makefile", ".git", ".venv"}
-    )
+    assert rooms.isdisjoint({"lab", "bench", "molecule", "tools", "collections", "Makefile", ".git", ".venv"})
     examples = {path.name for path in (installed.root / "inventory").iterdir()}
     assert examples == {"example", "example-deploy", "example-xpyd"}  # messages and documents say to copy them
     assert not (installed.root / "tests" / "unit").exists()
