@@ -132,6 +132,10 @@ kept:
   returned: with O(state=prune)
   type: list
   elements: dict
+machine:
+  description: O(machine).
+  returned: through the action plugin
+  type: str
 lines:
   description: What was found or done, as it is printed.
   returned: success

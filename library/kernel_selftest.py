@@ -120,6 +120,10 @@ cached:
   description: How many kernels were there already.
   returned: with O(phase=prepare)
   type: int
+name:
+  description: Name of O(instance).
+  returned: through the action plugin
+  type: str
 lines:
   description: What was done, as it is printed.
   returned: success

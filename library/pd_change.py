@@ -186,6 +186,14 @@ evidence:
   description: What M(pdops.sglang.pd_evidence) returns; without a fingerprint when that could not be read.
   returned: with V(confirm) and O(evidence)
   type: dict
+guard_alive:
+  description: Whether the guard of the change lives.
+  returned: with V(status)
+  type: bool
+skipped_effect:
+  description: What a run would do, in one sentence.
+  returned: in check mode, except with V(status)
+  type: str
 applied:
   description: One entry per script that was changed, with the sha256 before and after.
   returned: with V(apply)

@@ -68,6 +68,26 @@ instances:
   description: As M(pdops.sglang.pd_info) has it; an instance that is not there yet has an C(error).
   returned: with O(phase=look)
   type: dict
+open_change:
+  description: As M(pdops.sglang.pd_info) has it; so are RV(timings), RV(undo), RV(unreported) and RV(ended).
+  returned: with O(phase=look)
+  type: dict
+timings:
+  description: See RV(open_change).
+  returned: with O(phase=look)
+  type: list
+undo:
+  description: See RV(open_change).
+  returned: with O(phase=look)
+  type: dict
+unreported:
+  description: See RV(open_change).
+  returned: with O(phase=look)
+  type: list
+ended:
+  description: See RV(open_change).
+  returned: with O(phase=look)
+  type: list
 deploy:
   description:
     - By instance, C(edits) with their differences, C(intended) (the knobs that the script has then), C(write_down) (kept values that the variables

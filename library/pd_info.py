@@ -32,8 +32,11 @@ options:
     default: verify
   asked:
     description:
-      - What narrows the verb. Keys are V(knob), V(value), V(from), V(instance), V(role), V(scope), V(state), V(expect_only),
-        V(change) of V(rollback), V(take) of V(deploy), V(kernels) of V(kernels); all of them may be left out.
+      - What narrows the verb, as an operator gives it with C(-e). Keys are V(knob), V(value), V(from), V(instance), V(role), V(scope), V(state),
+        V(expect_only), V(one_sided), V(new_knob), V(overlap), V(change) of V(rollback), V(take) of V(deploy); all of them may be left out.
+      - V(pair_knobs) are the names of knobs that prefill and decode have alike, and V(kernels) of the verb V(kernels) is what the role
+        pdops.sglang.change makes of the package.
+      - V(reason) and V(review_by) are read by M(pdops.sglang.pd_plan).
     type: dict
     default: {}
 """
@@ -94,6 +97,10 @@ undo:
   type: dict
 unreported:
   description: Changes that a guard rolled back and of which no run has told yet.
+  returned: success
+  type: list
+ended:
+  description: The newest changes of these instances that have ended, with what their files have now.
   returned: success
   type: list
 """

@@ -173,7 +173,7 @@ backups:
   returned: with V(list)
   type: list
   elements: dict
-skipped:
+passed_over:
   description: A sentence for each version or backup that was passed over.
   returned: with V(list) and V(import)
   type: list

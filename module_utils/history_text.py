@@ -40,7 +40,7 @@ def history_lines(name: str, role: str, listing: Mapping[str, Any], knob: Option
     if backups:
         lines.append("  backups beside it, each with what differs from it to the script now")
         lines += [line for row in table[len(rows) :] for line in row]
-    lines += [f"  note: {sentence}" for sentence in listing["skipped"]]
+    lines += [f"  note: {sentence}" for sentence in listing["passed_over"]]
     return lines
 
 

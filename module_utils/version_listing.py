@@ -75,7 +75,7 @@ def list_versions(path: str, store: Store, knob: Optional[str] = None) -> dict[s
         for number, row in rows_of(store.index_path(path))
         if row is None
     ]
-    return {**answer, "backups": backups, "skipped": [*torn, *skipped]}
+    return {**answer, "backups": backups, "passed_over": [*torn, *skipped]}
 
 
 def _now(path: str) -> tuple[Optional[bytes], Optional[str]]:

@@ -76,7 +76,7 @@ def _import(store: Store, params: Params, check_mode: bool) -> Answer:
     if not check_mode:
         import_backups(store, plan, params["actor"])
     rows = [item.as_dict() for item in plan.imports]
-    return {"changed": plan.changed, "imported": rows, "skipped": list(plan.skipped)}, list(plan.skipped)
+    return {"changed": plan.changed, "imported": rows, "passed_over": list(plan.skipped)}, list(plan.skipped)
 
 
 def _restore(store: Store, params: Params, check_mode: bool) -> Answer:

@@ -84,6 +84,25 @@ def test_what_does_not_hold_touches_nothing(lab: Lab, good: Path, tmp_path: Path
     assert told == [("present", "begin"), ("present", "done"), ("prepare", "done"), ("test", "failed"), *taken_away]
 
 
+def test_a_wheel_that_was_built_for_a_run_does_not_outlive_it(
+    lab: Lab, good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither when the plan alone is shown, nor when it is refused."""
+    sources = tmp_path / "sources"
+    (sources / ".venv" / "bin").mkdir(parents=True)
+    (sources / ".venv" / "bin" / "python").write_text("")
+    (sources / "tools").mkdir()
+    (sources / "tools" / "wheel").write_text(f'cp {good} "$1"; touch {tmp_path}/built\n')
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setitem(lab.environment, "TMPDIR", str(temporary))
+    for more, rc in ((("--check",), 0), (("-e", f"kernel_sha256={'0' * 64}"), 2)):
+        ran = lab.play("deploy_kernels.yml", "-e", f"pd_kernel_sources={sources}", *more, *QUICK)
+        assert ran.rc == rc, ran.text
+        assert (tmp_path / "built").exists() and list(temporary.glob("pdops-kernels-*")) == []
+        (tmp_path / "built").unlink()
+
+
 @pytest.mark.long
 def test_install_again_swallowed_upgrade_and_back(lab: Lab, good: Path, tmp_path: Path) -> None:
     before = lab.script.read_bytes()
@@ -109,8 +128,11 @@ def test_install_again_swallowed_upgrade_and_back(lab: Lab, good: Path, tmp_path
     assert lab.script.read_bytes() == with_first and f"kernels/{first}" in runs_with(lab) and lab.serves()
 
     better = make_wheel(tmp_path / "better", "0.3.0", {"pdops_kernels/plots.py": "# other plots\n"})
-    ran = deploy(lab, better, "-e", "scope=decode")
+    ran = deploy(lab, better, "-e", "scope=decode", "-e", "pd_kernel_keep=two")
     assert ran.rc == 0, ran.text
+    assert (
+        "lab: old kernels were not removed (" in ran.words
+    )  # the change holds, and nobody is left to believe that they were
     assert f"against {first}" in ran.words and "~ pdops_kernels/plots.py" in ran.words
     assert record(lab)["package"] == "0.3.0" and f"kernels/{first}" not in runs_with(lab)
     assert first in folders(lab), "a stored version of the script refers to it"

@@ -121,6 +121,10 @@ def test_the_story_from_adoption_to_no_debt(story: Lab) -> None:
     ran = lab.play("record.yml", "-e", f"docs={folder}", "-e", "render=true", "-e", "show=check")
     assert ran.rc == 0 and "2 documents say what the record says" in ran.text, ran.text
     assert "the record holds: 7 entries" in ran.text and "debt:" not in ran.text
+    assert "told nothing" not in ran.text
+    # A record that was compared with no machine says so.
+    silent = lab.play("record.yml", "-e", "show=check", "-e", f"pd_state_dir={lab.script}")
+    assert "lab told nothing (" in silent.words and "so the record is not compared with what is there" in silent.words
     assert [entry["kind"] for entry in entries(lab)][3:] == ["suspect", "revert", "exonerate", "restore"]
     page = (lab.dir / "reports" / "lab" / "record.html").read_text()
     assert "No debt" in page and "those of a simulation" in page and "exonerate" in page

@@ -71,3 +71,16 @@ def test_no_loop_of_a_role_goes_over_a_set_which_has_no_order() -> None:
         if re.search(r"\b(union|intersect|difference|symmetric_difference)\(", loop)
     ]
     assert wrong == []
+
+
+def test_every_verb_can_be_typed_in_the_root_and_is_linted_there() -> None:
+    verbs = {path.name for path in (ROOT / "playbooks").glob("*.yml")} - {"lead.yml"}
+    assert len(verbs) > 12
+    shims = {path.name: yaml.safe_load(path.read_text()) for path in ROOT.glob("*.yml") if path.name != "galaxy.yml"}
+    assert set(shims) == verbs
+    for name, (play,) in shims.items():
+        assert play["ansible.builtin.import_playbook"] == f"playbooks/{name}" and play["name"]
+    (pattern,) = (kind["playbook"] for kind in yaml.safe_load((ROOT / ".ansible-lint").read_text())["kinds"] if "playbook" in kind)
+    assert {f"{verb}.yml" for verb in pattern.removesuffix(".yml").strip("{}").split(",")} == verbs
+    readme = (ROOT / "README.md").read_text()
+    assert [name for name in sorted(verbs) if f"`ansible-playbook {name}" not in readme] == []

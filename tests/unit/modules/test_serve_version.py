@@ -133,7 +133,7 @@ def test_list_names_a_damaged_version_and_lists_the_rest(module: Module, store: 
     rows = {row["label"]: row for row in answer["versions"]}
     assert "is damaged" in rows["2"]["problem"] and rows["2"]["knobs"] is None
     assert rows["3"]["problem"] is None and rows["3"]["knobs"] is None  # what it changed cannot be told
-    assert "line 4 of" in answer["skipped"][0]
+    assert "line 4 of" in answer["passed_over"][0]
 
 
 def test_list_of_a_script_that_is_gone_still_tells_its_past(module: Module, store: Store, script: Path) -> None:
@@ -224,7 +224,7 @@ def test_import_of_one_by_name_and_of_names_that_cannot_be_labels(module: Module
     assert [item.label for item in store.versions(str(script))] == ["mine"]
     _, answer = module("import")
     assert {item["label"] for item in answer["imported"]} == {LABEL, f"{script.name}.previous", "future"}
-    assert "is empty" in answer["skipped"][0]
+    assert "is empty" in answer["passed_over"][0]
     assert all(item.time < "2100" for item in store.versions(str(script)))
     for given, words in (
         ({"backups": ["nosuch"]}, "is no backup of"),
