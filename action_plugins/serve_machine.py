@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 from collections.abc import Iterable, Mapping
@@ -15,6 +16,7 @@ from ansible.utils.display import Display
 from ansible_collections.pdops.sglang.plugins.module_utils.change.who import operator
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
+from ansible_collections.pdops.sglang.plugins.module_utils.serving.venv import digest_of
 
 display = Display()
 
@@ -38,8 +40,13 @@ class ActionModule(ActionBase):
                 noted = self._ask("begin", settings, wanted, task_vars)
                 if noted.get("failed"):
                     return {**result, **self._told(noted)}
-            for item in wanted["venvs"]:
-                self._carry_wheels(item, looked["lacking"].get(item["source"], []))
+            try:
+                for item in wanted["venvs"]:
+                    self._carry_wheels(item, looked["lacking"].get(item["source"], []))
+            except PdopsError as error:
+                with contextlib.suppress(AnsibleError):  # why it stopped is told in any case
+                    self._ask("stop", settings, wanted, task_vars, said=str(error))
+                raise
             return {**result, **self._told(self._ask("make", settings, wanted, task_vars, begun))}
         except PdopsError as error:
             return {**result, "failed": True, "msg": str(error), **error.details}
@@ -53,6 +60,7 @@ class ActionModule(ActionBase):
         wanted: Mapping[str, Any],
         task_vars: dict[str, Any] | None,
         begun: bool = False,
+        said: str = "",
     ) -> dict[str, Any]:
         more = {"state_dir": self._task.args["state_dir"]} if self._task.args.get("state_dir") else {}
         return self._execute_module(
@@ -64,6 +72,7 @@ class ActionModule(ActionBase):
                 "wanted": wanted,
                 "actor": operator(),
                 "begun": begun,
+                "said": said,
                 **more,
             },
             task_vars=task_vars,
@@ -92,13 +101,23 @@ class ActionModule(ActionBase):
 
     def _carry_wheels(self, item: Mapping[str, Any], names: Iterable[str]) -> None:
         """Each is put into place when it is there whole, so that a second run carries only the rest."""
+        seen = {file["name"]: file["sha256"] for file in item["wheels"]["files"]}
         for name in names:
             path = os.path.join(item["wheels"]["folder"], name)
+            if digest_of(path) != seen[name]:
+                raise PdopsError(
+                    f"{path} was changed or taken away on the controller while this run was at work; what serves was not touched, "
+                    "run again when the folder is as it is to be."
+                )
             display.display(plain(f"  [machine] carrying {name} ({os.path.getsize(path) / 1e6:.1f} MB)"), color="cyan")
             carried = shlex.quote(self._carry(path, name))
             # A copy, since what was carried belongs to the user who logged in.
-            target = shlex.quote(os.path.join(item["source"], name))
-            done = self._low_level_execute_command(f"install -D -m 0644 {carried} {target} && rm -f {carried}")
+            target = os.path.join(item["source"], name)
+            # Into place whole: another run may install from there at this moment.
+            half = shlex.quote(f"{target}.{os.path.basename(self._connection._shell.tmpdir.rstrip('/'))}")
+            done = self._low_level_execute_command(
+                f"install -D -m 0644 {carried} {half} && mv -f {half} {shlex.quote(target)} && rm -f {carried}"
+            )
             if done["rc"] != 0:
                 said = " ".join(done["stderr"].split())[-300:].rstrip(".")
                 raise PdopsError(

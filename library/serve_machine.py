@@ -36,9 +36,10 @@ options:
     description: What the machine is called where its tasks are told.
     type: str
   phase:
-    description: The action sets this; it looks first, and makes in the end. Between them it begins, when wheels are to be carried over.
+    description: The action sets this; it looks first, and makes in the end. Between them it begins, when wheels are to be carried over,
+      and stops when they cannot be.
     type: str
-    choices: [look, begin, make]
+    choices: [look, begin, stop, make]
     default: make
   wanted:
     description: What is to be there. The action sets this from O(settings).
@@ -52,6 +53,10 @@ options:
     description: Whether the journal says already that this is begun. The action sets this.
     type: bool
     default: false
+  said:
+    description: Why O(phase=stop), for the journal. The action sets this.
+    type: str
+    default: ""
 seealso:
   - module: pdops.sglang.serve_check
 """
@@ -96,10 +101,11 @@ def main() -> None:
         argument_spec={
             "settings": {"type": "list", "elements": "dict", "required": True},
             "machine": {"type": "str"},
-            "phase": {"type": "str", "choices": ["look", "begin", "make"], "default": "make"},
+            "phase": {"type": "str", "choices": ["look", "begin", "stop", "make"], "default": "make"},
             "wanted": {"type": "dict", "default": {}},
             "actor": {"type": "str", "default": ""},
             "begun": {"type": "bool", "default": False},
+            "said": {"type": "str", "default": ""},
             **STATE,
         },
         supports_check_mode=True,
@@ -121,6 +127,8 @@ def main() -> None:
             line = {"verb": "serve_machine", "tasks": [task.said for task in tasks], "actor": given["actor"]}
             if given["phase"] == "begin":
                 note(store, {**line, "step": "begin"})
+            elif given["phase"] == "stop":
+                note(store, {**line, "step": "failed", "said": given["said"]})
             else:
                 with journaled(store, line, begun=given["begun"]) as doing:
                     carry_out(tasks)

@@ -79,6 +79,11 @@ def aim(asked: Asked) -> Aim:
     :raises PdopsError: the Python is not known or cannot serve the package, or what PYTHONPATH is now only a run tells
     """
     name, path = asked.instance.name, asked.instance.serve_script
+    if not os.path.lexists(path):
+        raise PdopsError(
+            f"{name}: {path} is not there, and a serve script is what selects kernels; deploy the instance first, or correct "
+            "pd_serve_script. Nothing was changed."
+        )
     script = read_regular(path, MOST_BYTES)
     environment = unit_environment(asked.instance)
     effect = Effect(script, environment)

@@ -16,6 +16,7 @@ from typing import Any
 
 from ..pdops_error import PdopsError
 from ..store.atomic import size_limit_as_error, sync_folder, why
+from ..store.obstacles import why_not_made
 from .folders import MARK, damage
 from .wheel import Wheel
 
@@ -27,8 +28,18 @@ _LOCK = ".pdops-lock"
 def plan(wheel: Wheel, root: str) -> str:
     """What is to be done, as half a sentence; '' when the folder is there as the wheel has it.
 
-    :raises PdopsError: something else is in the way
+    :raises PdopsError: something else is in the way, or nothing can be written there
     """
+    todo = _todo(wheel, root)
+    against = why_not_made(os.path.join(root, _LOCK)) if todo else ""
+    if against:
+        raise PdopsError(
+            f"{os.path.join(root, wheel.folder)} could not be installed: {against}; nothing of it is there, and nothing else was touched."
+        )
+    return todo
+
+
+def _todo(wheel: Wheel, root: str) -> str:
     path = os.path.join(root, wheel.folder)
     if not os.path.isabs(root):
         raise PdopsError(

@@ -79,7 +79,7 @@ def render(looked: Looked) -> bool:
     try:
         mode = os.stat(real).st_mode & 0o777
     except OSError as error:
-        raise PdopsError(f"{looked.path} cannot be read: {why(error)}.") from None
+        raise PdopsError(f"{looked.path} cannot be read: {why(error, reading=True)}.") from None
     write_private(real, looked.after.encode("utf-8", "surrogateescape"), mode=mode)
     return True
 

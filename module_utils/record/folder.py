@@ -159,7 +159,7 @@ def _names(folder: str) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise PdopsError(f"the folder of the record {folder} cannot be read: {why(error)}.") from None
+        raise PdopsError(f"the folder of the record {folder} cannot be read: {why(error, reading=True)}.") from None
 
 
 def _moment_of(name: str) -> str:
@@ -217,7 +217,7 @@ def _read_one(path: str, name: str, deployment: str) -> tuple[str, Optional[Kept
     try:
         content = _content(path)
     except OSError as error:
-        return f"{path} cannot be read: {why(error)}.", None
+        return f"{path} cannot be read: {why(error, reading=True)}.", None
     back = f"take the right one out of git (git log --follow -- {path})"
     if id_of(content) != told["id"]:
         return (

@@ -20,6 +20,7 @@ from typing import Any, Optional
 from ..mistakes import Mistakes
 from ..pdops_error import PdopsError
 from ..store.atomic import read_regular, why, write_private
+from ..store.obstacles import why_not_made
 from . import venv as environments
 
 MOST_KEY_BYTES = 1 << 20
@@ -77,9 +78,12 @@ def _folder(path: str, user: str) -> Optional[Task]:
     except FileNotFoundError:
         if os.path.islink(path):
             raise PdopsError(f"{path} is a link that leads nowhere; correct it.") from None
+        against = why_not_made(path)
+        if against:
+            raise PdopsError(f"{path} could not be made: {against}.") from None
         return Task("folder", path, f"make folder {path}" + (f" of {user}" if user != "root" else ""), details)
     except OSError as error:
-        raise PdopsError(f"{path} cannot be looked at: {why(error)}.") from None
+        raise PdopsError(f"{path} cannot be looked at: {why(error, reading=True)}.") from None
     if not stat.S_ISDIR(found.st_mode):
         raise PdopsError(f"{path} is to be a folder, and something else is there; move it away.")
     if user != "root" and found.st_uid != uid:

@@ -8,20 +8,28 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from ..pdops_error import PdopsError
 from ..store.atomic import write_private
 from ..store.lock import locked
+from ..store.obstacles import why_not_made
 
 #: Written last: without it an environment is a half one.
 MARK = "pdops.json"
+#: Beside an environment, as long as it is a half one: what a run that was killed left, and nothing else, may be removed.
+_HALF = ".pdops-half-"
+#: Seconds. Wheels that a killed run had carried go when they are older; no other run carries for so long.
+_ABANDONED_S = 86400.0
 #: Seconds. An engine with its wheels of CUDA is many gigabytes to unpack.
 _INSTALL_S = 3600.0
 
@@ -42,6 +50,9 @@ def missing(wanted: Mapping[str, Any]) -> str:
             f"{base} of this machine cannot make a virtual environment: install its Debian package (apt install python3-venv), "
             "or put a pip-*.whl into the folder pd_wheels."
         )
+    against = why_not_made(os.path.join(path, MARK))
+    if against:
+        raise PdopsError(f"{path} could not be made: {against}.")
     told = ", ".join(wheels["install"][:6]) + (", ..." if len(wheels["install"]) > 6 else "")
     what = "make" if not os.path.lexists(path) else "make anew (it is incomplete, or its Python is gone)"
     return f"{what} {path} from {len(wheels['files'])} wheels of the controller ({told})"
@@ -49,33 +60,83 @@ def missing(wanted: Mapping[str, Any]) -> str:
 
 def lacking(wheels: Mapping[str, Any], folder: str) -> list[str]:
     """Names of wheels that ``folder`` on this machine does not have with their content."""
-    return [item["name"] for item in wheels["files"] if _sha256(os.path.join(folder, item["name"])) != item["sha256"]]
+    return [item["name"] for item in wheels["files"] if digest_of(os.path.join(folder, item["name"])) != item["sha256"]]
 
 
 def make(wanted: Mapping[str, Any]) -> None:
-    """Make the environment; a half one of an earlier run is made anew. Two at once, of two deployments, wait for each other.
+    """Make the environment; a half one of an earlier run is made anew, and one that nobody wants any more is removed. Of one that
+    fails nothing is left but its wheels. Two at once, of two deployments, wait for each other.
 
     :raises PdopsError: a wheel is missing or damaged, or venv or pip failed; the sentence has pip's last words
     """
     path = str(wanted["path"])
-    with locked(os.path.join(os.path.dirname(path), ".pdops-venv.lock"), f"make {path}", _INSTALL_S):
+    root, name = os.path.split(path)
+    with locked(os.path.join(root, ".pdops-venv.lock"), f"make {path}", _INSTALL_S):
+        half = os.path.join(root, f"{_HALF}{name}")
+        _remove_halves(root, but=half)
         if missing(wanted):
-            _make(wanted)
-        # They are as large as the environment, and the controller has them.
-        shutil.rmtree(str(wanted["source"]), ignore_errors=True)
+            absent = lacking(wanted["wheels"], str(wanted["source"]))
+            if absent:
+                raise PdopsError(
+                    f"{wanted['source']} has not {absent[0]} as this run saw it on the controller: it was damaged on its way, or changed "
+                    "there meanwhile; what serves was not touched, run again."
+                )
+            write_private(half, b"")
+            try:
+                _make(wanted)
+            except PdopsError:
+                # Nobody can use it, and it may be what has filled the disk.
+                shutil.rmtree(path, ignore_errors=True)
+                raise
+            finally:
+                with suppress(OSError):
+                    os.unlink(half)
+        _remove_wheels(str(wanted["source"]))
+
+
+def _remove_halves(root: str, but: str) -> None:
+    """Environments that a killed run left half: under the lock nobody else makes one."""
+    for half in glob.glob(os.path.join(glob.escape(root), f"{_HALF}*")):
+        path = os.path.join(root, os.path.basename(half)[len(_HALF) :])
+        if half == but:
+            continue
+        if not os.path.exists(os.path.join(path, MARK)):
+            shutil.rmtree(path, ignore_errors=True)
+        with suppress(OSError):
+            os.unlink(half)
+
+
+def _remove_wheels(source: str) -> None:
+    """They are as large as the environment, and the controller has them; those beside it that a killed run left, too."""
+    here = os.path.dirname(source)
+    for path in [source, *(os.path.join(here, name) for name in _names(here))]:
+        newest = max((_changed_at(os.path.join(path, name)) for name in (".", *_names(path))), default=0.0)
+        if path == source or time.time() - newest > _ABANDONED_S:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _changed_at(path: str) -> float:
+    try:
+        return os.lstat(path).st_ctime
+    except OSError:
+        return time.time()  # it changes at this moment
 
 
 def _make(wanted: Mapping[str, Any]) -> None:
     path, wheels, source = str(wanted["path"]), wanted["wheels"], str(wanted["source"])
-    absent = lacking(wheels, source)
-    if absent:
-        raise PdopsError(
-            f"{source} lacks {absent[0]} as it is on the controller; run again to carry it over once more."
-        )
+    failed, python = f"{path} could not be made", os.path.join(path, "bin", "python")
+    # pip is put in by itself: venv would hide why it could not.
+    _do(failed, [str(wanted["base_python"]), "-m", "venv", "--clear", "--without-pip", path], 300.0)
     carried = _pip_wheel(wheels)
-    without_pip = ["--without-pip"] if carried else []
-    _do(f"{path} could not be made", [str(wanted["base_python"]), "-m", "venv", "--clear", *without_pip, path], 300.0)
-    python = os.path.join(path, "bin", "python")
+    if not carried:
+        _do(failed, [python, "-I", "-m", "ensurepip", "--upgrade", "--default-pip"], 300.0)
     # A wheel of pip can be run as it is.
     pip = [python, os.path.join(source, carried, "pip")] if carried else [python, "-m", "pip"]
     options = ["--no-index", "--find-links", source, "--no-input", "--disable-pip-version-check", "--no-cache-dir"]
@@ -120,14 +181,25 @@ def _do(what: str, command: Sequence[str], timeout_s: float) -> None:
     finally:
         os.umask(old)
     if done.returncode != 0:
-        last = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()][-4:]
-        full = any("No space left on device" in line or "[Errno 28]" in line for line in last)
+        why, full = _why_it_ended(done.stderr, done.stdout)
         cure = "free space there" if full else "put that right"
-        told = (" / ".join(last) or f"exit code {done.returncode}").rstrip(".")
-        raise PdopsError(f"{what}: {told}; what serves was not touched, {cure} and run again.", log_tail=last)
+        told = (" / ".join(why) or f"exit code {done.returncode}").rstrip(".")
+        tail = (done.stderr or done.stdout).splitlines()[-4:]
+        raise PdopsError(f"{what}: {told}; what serves was not touched, {cure} and run again.", log_tail=tail)
 
 
-def _sha256(path: str) -> str:
+def _why_it_ended(stderr: str, stdout: str) -> tuple[list[str], bool]:
+    """The lines that tell why, and whether a disk was full. pip tells on stdout what it was at, and may end with a traceback."""
+    lines = [[line.strip() for line in text.splitlines() if line.strip()] for text in (stderr, stdout)]
+    full = [line for line in (*lines[0], *lines[1]) if "No space left on device" in line or "[Errno 28]" in line]
+    last = lines[0] or lines[1]
+    errors = [line for line in last if line.startswith("ERROR")]
+    raised = last[-1:] if any(line.startswith("Traceback ") for line in last) else last[-4:]
+    return full[-1:] or errors[-2:] or raised, bool(full)
+
+
+def digest_of(path: str) -> str:
+    """The sha256 of a file; '' when it cannot be read."""
     digest = hashlib.sha256()
     try:
         with open(path, "rb") as source:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
@@ -60,7 +61,7 @@ def read_wheels(folder: str, install: Optional[object], who: str) -> WheelSet:
 
     :param install: requirements; None takes every distribution that has a wheel there
     :param who: for sentences, the instance whose variables name it
-    :raises PdopsError: the folder is missing or has no wheel, a name is no wheel's, or a requirement is none
+    :raises PdopsError: the folder is missing or has no wheel, a name is no wheel's, a file is none, or a requirement is none
     """
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".whl"))
@@ -77,6 +78,10 @@ def read_wheels(folder: str, install: Optional[object], who: str) -> WheelSet:
         if not match:
             raise PdopsError(
                 f"{who}: {os.path.join(folder, name)} is not named like a wheel; take it out or rename it."
+            )
+        if not zipfile.is_zipfile(os.path.join(folder, name)):
+            raise PdopsError(
+                f"{who}: {os.path.join(folder, name)} is no whole wheel: it was cut short, or cannot be read; get it again."
             )
         found.append(match["name"])
     return WheelSet(

@@ -39,8 +39,10 @@ _REASONS = {
 }
 
 
-def why(error: OSError) -> str:
-    """An error of the system as the reason and what to do, without a final period."""
+def why(error: OSError, reading: bool = False) -> str:
+    """An error of the system as the reason and what to do, without a final period; of a write, or of a read."""
+    if reading and error.errno in (errno.EACCES, errno.EPERM):
+        return "this user may not read it; run with become or as its owner"
     return _REASONS.get(error.errno or 0, f"{error.strerror or error}; put that right, then run again")
 
 
@@ -212,7 +214,7 @@ def read_regular(path: str, most: int) -> bytes:
         with open(descriptor, "rb", closefd=False) as source:
             content = source.read(most + 1)
     except OSError as error:
-        raise PdopsError(f"{path} cannot be read: {why(error)}.") from None
+        raise PdopsError(f"{path} cannot be read: {why(error, reading=True)}.") from None
     finally:
         os.close(descriptor)
     if len(content) > most:

@@ -50,6 +50,23 @@ def is_read_only(folder: str) -> bool:
     return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
 
 
+def why_not_made(path: str) -> str:
+    """Why something that is missing could not be made, with what to do, as half a sentence; '' when nothing is seen against it."""
+    there = os.path.dirname(path)
+    while not os.path.lexists(there):
+        there = os.path.dirname(there)
+    if not os.path.isdir(there):
+        return f"{there} is no folder; move it away, or correct the path"
+    if is_read_only(there):
+        return f"the file system of {there} is read-only; remount it writable"
+    if not is_writable(there):
+        return f"this user may not write in {there}; run with become or as its owner"
+    room = os.statvfs(there)
+    if (room.f_blocks and not room.f_bavail) or (room.f_files and not room.f_favail):
+        return f"no space is left on the file system of {there}; free some"
+    return ""
+
+
 def check_replaceable(path: str) -> None:
     """Refuse, before any effect, what :func:`pdops.store.atomic.replace_file` could not do.
 

@@ -35,7 +35,7 @@ def check(state_dir: str) -> None:
         _check_makeable(state_dir)
         return
     except OSError as error:
-        raise PdopsError(f"the state folder {state_dir} cannot be looked at: {why(error)}.") from None
+        raise PdopsError(f"the state folder {state_dir} cannot be looked at: {why(error, reading=True)}.") from None
     me = os.geteuid()
     if stat.S_ISLNK(link.st_mode) and link.st_uid not in (0, me):
         raise PdopsError(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -75,9 +76,15 @@ def test_what_does_not_hold_touches_nothing(lab: Lab, good: Path, tmp_path: Path
             subprocess.run(["umount", disk], check=True)
         assert ran.rc == 2 and "could not be installed: no space is left" in ran.words, ran.text
         assert left == [".pdops-lock"]
+    # Killed when it is installed: the next run takes away what that one could not.
+    process = lab.start("deploy_kernels.yml", "-e", f"kernel_wheel={broken}", *QUICK)
+    lab.wait("the install", lambda: folders(lab))
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    lab.wait("its end", lambda: lab.journal("kernel_package")[-1]["step"] == "done")
     ran = deploy(lab, broken)
     assert ran.rc == 2 and "the kernels failed their self-test, check import" in ran.words and "no plan" in ran.words
-    assert not folders(lab), "what this run had installed is taken away"
+    assert not folders(lab), "what does not hold is taken away"
     assert lab.script.read_bytes() == script and lab.pids() == pids and not lab.changes()
     told = [(row["state"], row["step"]) for row in lab.journal("kernel_package", "kernel_selftest")][-6:]
     taken_away = [("absent", "begin"), ("absent", "done")]

@@ -186,6 +186,26 @@ def test_another_python_or_no_triton_is_refused_at_the_look(ready: dict[str, Any
         assert done["failed"] and words in done["msg"], done
 
 
+def test_a_machine_without_the_script_or_without_room_is_refused_at_the_look(
+    ready: dict[str, Any], tmp_path: Path
+) -> None:
+    odd = tmp_path / "file"
+    odd.write_text("")
+    done = proved(ready, tmp_path, "look", more={"status_root": str(odd)})
+    words = f"decode: {odd}/decode could not be made: {odd} is no folder; move it away, or correct the path. Nothing was changed."
+    assert done["failed"] and done["msg"] == words
+    there = run(
+        "kernel_package", wheel=str(make_wheel(tmp_path / "w")), root=f"{odd}/kernels", _ansible_check_mode=True
+    )
+    assert there["failed"] and f"could not be installed: {odd} is no folder" in there["msg"]
+    Path(ready["instance"]["serve_script"]).unlink()
+    done = proved(ready, tmp_path, "look")
+    assert (
+        done["failed"]
+        and "is not there, and a serve script is what selects kernels; deploy the instance first" in done["msg"]
+    )
+
+
 def test_a_pythonpath_that_only_a_run_tells_is_refused(ready: dict[str, Any], tmp_path: Path) -> None:
     script = Path(ready["instance"]["serve_script"])
     script.write_text(script.read_text().replace("=/somewhere", "=$(pwd)/x"))

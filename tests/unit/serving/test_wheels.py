@@ -5,13 +5,16 @@
 from __future__ import annotations
 
 import base64
+import getpass
 import hashlib
+import json
 import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
@@ -19,12 +22,15 @@ from ansible_collections.pdops.sglang.plugins.module_utils.serving import venv
 from ansible_collections.pdops.sglang.plugins.module_utils.serving.machine import carry_out, plan_machine
 from ansible_collections.pdops.sglang.plugins.module_utils.serving.wheel_set import read_wheels, wheel_set_from_dict
 
+ROOT = Path(__file__).resolve().parents[3]
 
-def wheel(folder: Path, name: str = "tiny", version: str = "1.0") -> Path:
-    """A wheel of one module, as small as they come."""
+
+def wheel(folder: Path, name: str = "tiny", version: str = "1.0", also: Optional[Mapping[str, str]] = None) -> Path:
+    """A wheel of one module, as small as they come, and of the files that are given."""
     folder.mkdir(exist_ok=True)
     info = f"{name}-{version}.dist-info"
     files = {
+        **(also or {}),
         f"{name}.py": f"VERSION = {version!r}\n",
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
@@ -72,6 +78,13 @@ def test_what_pip_would_take_for_an_option_or_an_address_is_refused(tmp_path: Pa
     assert read_wheels(str(tmp_path), ["tiny==1.0", "tiny[fast]>=1,<2"], "d").install
 
 
+def test_a_wheel_that_was_cut_short_is_refused_on_the_controller(tmp_path: Path) -> None:
+    path = wheel(tmp_path)
+    path.write_bytes(path.read_bytes()[:-60])
+    with pytest.raises(PdopsError, match=r"d: .*tiny-1\.0-py3-none-any\.whl is no whole wheel: .*; get it again"):
+        read_wheels(str(tmp_path), None, "d")
+
+
 def test_a_folder_that_is_missing_empty_or_odd_is_refused_and_named(tmp_path: Path) -> None:
     with pytest.raises(PdopsError, match=r"nosuch.*cannot be read on the controller"):
         read_wheels(str(tmp_path / "nosuch"), None, "d")
@@ -110,19 +123,79 @@ def test_a_virtual_environment_is_made_once_and_a_half_one_anew(tmp_path: Path) 
     assert "make anew" in plan_machine(everything)[0].said
 
 
-def test_pip_says_what_is_missing_and_nothing_counts_as_made(tmp_path: Path) -> None:
-    wheel(tmp_path / "wheels")
-    # Makes the environment, in which pip fails: the real one takes seconds.
-    base = tmp_path / "python3"
+def base_python(folder: Path, ensurepip: str = "exit 0", install: str = "exit 0") -> str:
+    """A python3 that makes an environment whose Python does these two otherwise; the real ones take seconds."""
+    inner = f'#!/bin/sh\ncase "$*" in\n*ensurepip*) {ensurepip};;\n*install*) {install};;\nesac\n'
+    (folder / "inner").write_text(inner)
+    base = folder / "python3"
     base.write_text(
-        '#!/bin/sh\n[ "$2" = venv ] || exit 0\nfor last; do :; done\nmkdir -p $last/bin\n'
-        "printf '#!/bin/sh\\necho ERROR: no matching distribution for nosuchthing >&2; exit 1\\n' > $last/bin/python\nchmod +x $last/bin/python\n"
+        '#!/bin/sh\n[ "$2" = venv ] || exit 0\nfor last; do :; done\n'
+        f"mkdir -p $last/bin $last/lib\ncp {folder}/inner $last/bin/python\nchmod +x $last/bin/python\n"
     )
     base.chmod(0o755)
-    needed = wanted(tmp_path, base_python=str(base))
-    with pytest.raises(PdopsError, match=r"could not be filled.*nosuchthing"):
+    return str(base)
+
+
+FULL = "[Errno 28] No space left on device"
+
+
+@pytest.mark.parametrize(
+    ("fails", "words"),
+    [
+        (
+            {
+                "install": "echo Processing one; echo Processing two; echo ERROR: no matching distribution for nosuch >&2; exit 1"
+            },
+            r"could not be filled: ERROR: no matching distribution for nosuch; what serves was not touched, put that right",
+        ),
+        ({"install": f"echo 'ERROR: {FULL}' >&2; exit 1"}, "could not be filled: .*, free space there and run again"),
+        ({"install": "echo only this; exit 1"}, "could not be filled: only this;"),
+        (
+            {
+                "ensurepip": f"printf 'ERROR: {FULL}\\nTraceback (most recent call last):\\n  File x\\nCalledProcessError: pip\\n' >&2; exit 1"
+            },
+            "could not be made: ERROR: .*No space left on device; .*, free space there",
+        ),
+        (
+            {"install": "printf 'Traceback (most recent call last):\\n  File x\\nOSError: odd\\n' >&2; exit 1"},
+            "could not be filled: OSError: odd;",
+        ),
+        ({"ensurepip": f"echo 'ERROR: {FULL}' >&2; exit 1"}, "could not be made: .*No space left.*, free space there"),
+    ],
+)
+def test_what_fails_in_the_environment_says_why_and_leaves_only_its_wheels(
+    tmp_path: Path, fails: dict[str, str], words: str
+) -> None:
+    wheel(tmp_path / "wheels")
+    needed = wanted(tmp_path, base_python=base_python(tmp_path, **fails))
+    with pytest.raises(PdopsError, match=words):
         venv.make(needed)
-    assert venv.missing(needed)
+    left = {path.name for path in (tmp_path / "machine").iterdir()}
+    assert left == {"wheels", ".pdops-venv.lock"} and venv.missing(needed) and os.listdir(needed["source"])
+
+
+def test_what_killed_runs_left_goes_with_the_next_environment_and_nothing_else(tmp_path: Path) -> None:
+    root = tmp_path / "machine"
+    wheel(tmp_path / "wheels", "first")
+    first = wanted(tmp_path, base_python=base_python(tmp_path, install="kill -9 $PPID; sleep 9"))
+    program = f"import json, sys; sys.path.insert(0, {str(ROOT)!r}); from module_utils.serving import venv; "
+    dead = subprocess.run([sys.executable, "-c", program + "venv.make(json.loads(sys.argv[1]))", json.dumps(first)])
+    assert dead.returncode == -9 and os.path.isdir(first["path"]) and os.listdir(first["source"])
+    others = root / "venv-of-somebody", root / "venv-0123456789ab"
+    for other in others:
+        (other / "bin").mkdir(parents=True)
+    wheel(tmp_path / "wheels", "second")
+    second = wanted(tmp_path, base_python=base_python(tmp_path))
+    venv.make(second)
+    assert not venv.missing(second) and not os.path.exists(first["path"]) and all(other.exists() for other in others)
+    assert os.listdir(root / "wheels") == [os.path.basename(first["source"])]  # somebody may be carrying them now
+    assert not [name for name in os.listdir(root) if name.startswith(".pdops-half")]
+    venv.shutil.rmtree(second["path"])
+    second = wanted(tmp_path, base_python=base_python(tmp_path))
+    with pytest.MonkeyPatch.context() as later:
+        later.setattr(venv, "_ABANDONED_S", -1.0)
+        venv.make(second)
+    assert os.listdir(root / "wheels") == []
 
 
 def test_a_wheel_that_was_damaged_on_the_way_is_not_installed(tmp_path: Path) -> None:
@@ -130,7 +203,7 @@ def test_a_wheel_that_was_damaged_on_the_way_is_not_installed(tmp_path: Path) ->
     needed = wanted(tmp_path)
     (Path(needed["source"]) / "tiny-1.0-py3-none-any.whl").write_bytes(b"cut")
     assert venv.lacking(needed["wheels"], needed["source"]) == ["tiny-1.0-py3-none-any.whl"]
-    with pytest.raises(PdopsError, match=r"lacks tiny-1\.0"):
+    with pytest.raises(PdopsError, match=r"has not tiny-1\.0.* as this run saw it"):
         venv.make(needed)
 
 
@@ -165,6 +238,30 @@ def test_folders_are_made_once_and_keys_are_made_private_but_never_written(tmp_p
     carry_out([task])
     assert key.read_text() == "api-key: one\n" and key.stat().st_mode & 0o777 == 0o600
     assert plan_machine(everything) == []
+
+
+@pytest.fixture
+def read_only(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "read-only"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", folder], capture_output=True).returncode != 0:
+        pytest.skip("a read-only disk needs the right to mount")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_disk_on_which_nothing_can_be_made_is_told_before_anything_is(tmp_path: Path, read_only: Path) -> None:
+    wheel(tmp_path / "wheels")
+    root = read_only / "opt" / "pdops"
+    needed = wanted(tmp_path, path=str(root / "venv-0a1b2c3d4e5f"), base_python=base_python(tmp_path))
+    folders = [{"path": str(root / name), "user": getpass.getuser()} for name in ("", "run")]
+    with pytest.raises(PdopsError) as refused:
+        plan_machine({"folders": folders, "venvs": [needed], "keys": []})
+    said = refused.value.details["mistakes"]
+    assert len(said) == 3 and all(
+        line.endswith(f"could not be made: the file system of {read_only} is read-only; remount it writable.")
+        for line in said
+    )
 
 
 def test_what_is_in_the_way_is_refused(tmp_path: Path) -> None:
