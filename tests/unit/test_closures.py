@@ -21,10 +21,10 @@ UTILS = ROOT / "module_utils"
 #: Lines of module_utils: packed once per run, and imported at every call before the module looks at its parameters.
 BOUNDS = {
     "pd_info": (15_700, 15_000),
-    "pd_change": (16_300, 3_200),
+    "pd_change": (16_300, 3_300),
     "pd_gate": (10_900, 3_300),
     "pd_instance": (6_000, 4_600),
-    "pd_evidence": (5_900, 4_900),
+    "pd_evidence": (6_000, 5_000),
     "pd_recover": (6_000, 5_000),
     "pd_status": (12_300, 11_600),
     "pd_worker": (4_250, 3_850),
