@@ -65,12 +65,17 @@ def elsewhere_lines(knob: Knob) -> list[tuple[str, str]]:
     ]
 
 
+def _verdict(name: str, which: str) -> str:
+    """What to type, as a line that can be copied, with the other choice behind it."""
+    return f"ansible-playbook record.yml -e kind=exonerate -e knob={name}{which} -e cause=WHAT, or kind=convict"
+
+
 def suspicion_lines(folded: Folded) -> list[str]:
     """One line per knob whose deployed value is under suspicion: what is said of it, and what resolves it."""
     return [
         f"{shown(value, name)} is {knob.standing(value).told} and deployed on "
-        f"{', '.join(sorted(item for item, there in knob.deployed.items() if there == value))}; resolve: record.yml "
-        f"-e kind=exonerate (or convict) -e knob={name}{_which(knob, value)} -e cause=WHAT"
+        f"{', '.join(sorted(item for item, there in knob.deployed.items() if there == value))}; resolve: "
+        f"{_verdict(name, _which(knob, value))}"
         for name, knob in sorted(folded.knobs.items())
         for value in knob.suspected
         if knob.in_place(value)
@@ -108,7 +113,7 @@ def debt_line(knob: Knob, debt: Debt, today: str) -> str:
         reason = debt.entry.data["reason"]
         said = "" if is_bare(reason) else f" ({reason})"
         why = f"reverted on suspicion{said}" if debt.entry.data["suspicion"] else f"reverted{said}"
-        cure = f"record.yml -e kind=exonerate (or convict) -e knob={knob.name}{_which(knob, debt.value)} -e cause=WHAT"
+        cure = _verdict(knob.name, _which(knob, debt.value))
     return f"{shown(debt.value, knob.name)} {why} on {debt.entry.at[:10]}: {forgoing(debt.forgoing)}{late}; resolve: {cure}"
 
 

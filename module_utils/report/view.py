@@ -169,7 +169,7 @@ def _edit(story: Story, edit: Mapping[str, Any]) -> dict[str, Any]:
 def _restart(story: Story) -> list[dict[str, str]]:
     why = clean.mapping(story.plan.get("why"))
     return [
-        {"name": clean.text(name), "why": clean.text(why.get(name))}
+        {"name": clean.text(name), "why": clean.text(why.get(name) if isinstance(name, str) else None)}
         for name in clean.sequence(story.plan.get("restart"))
     ]
 

@@ -80,7 +80,9 @@ def test_every_verb_can_be_typed_in_the_root_and_is_linted_there() -> None:
     assert set(shims) == verbs
     for name, (play,) in shims.items():
         assert play["ansible.builtin.import_playbook"] == f"playbooks/{name}" and play["name"]
-    (pattern,) = (kind["playbook"] for kind in yaml.safe_load((ROOT / ".ansible-lint").read_text())["kinds"] if "playbook" in kind)
+    (pattern,) = (
+        kind["playbook"] for kind in yaml.safe_load((ROOT / ".ansible-lint").read_text())["kinds"] if "playbook" in kind
+    )
     assert {f"{verb}.yml" for verb in pattern.removesuffix(".yml").strip("{}").split(",")} == verbs
     readme = (ROOT / "README.md").read_text()
     assert [name for name in sorted(verbs) if f"`ansible-playbook {name}" not in readme] == []

@@ -42,7 +42,7 @@ def test_the_story_step_by_step(checkout):
     (line,) = debt_lines(checkout.folded, TODAY)
     assert line == (
         f"{KNOB}=512 reverted on suspicion on {revert.at[:10]}: forgoing +12.8 % at C64, +5.7 % at C96; "
-        f"review by 2026-12-13; resolve: record.yml -e kind=exonerate (or convict) -e knob={KNOB} -e cause=WHAT"
+        f"review by 2026-12-13; resolve: ansible-playbook record.yml -e kind=exonerate -e knob={KNOB} -e cause=WHAT, or kind=convict"
     )
     assert "review was due by 2026-12-13" in debt_lines(checkout.folded, "2026-12-14")[0]
     checkout.add("exonerate", knob=KNOB, cause="proxy", refs=[revert.id])

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils.report.files import report_name
 from ansible_collections.pdops.sglang.plugins.module_utils.report.view import console_lines, make_view
 from ansible_collections.pdops.sglang.plugins.module_utils.store.atomic import ABSENT
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pages import NAMES, page_of, story
 
@@ -232,6 +232,7 @@ _anything = st.recursive(
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(_keys, _anything, max_size=12))
+@example({"plan": {"restart": [[]]}})
 def test_odd_parts_never_break_the_page(given):
     Page(page_of(given))
 
