@@ -34,6 +34,8 @@ QUICK = (
     "-e",
     "pd_drain_s=3",
 )
+#: After QUICK, where the next run has to come before the guard does, however slow the machine is.
+PATIENT = ("-e", "change_step_budget_s=90")
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import pytest
 from lab.runner import rpc
 from tests.engine_wheels import make_wheels
 
-from .conftest import KNOB, QUICK, ROOT, Lab, Ran
+from .conftest import KNOB, PATIENT, QUICK, ROOT, Lab, Ran
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -73,7 +73,7 @@ class Site:
 
     def deploy_and_kill(self) -> None:
         """A controller that dies when everything is written and decode is about to start."""
-        process = self.lab.start("deploy.yml", *self.arguments)
+        process = self.lab.start("deploy.yml", *self.arguments, *PATIENT)
         steps = lambda: [step for change in self.lab.changes()[-1:] for step in change["steps"]]  # noqa: E731
         self.lab.wait(
             "the start of decode",

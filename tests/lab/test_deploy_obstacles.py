@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Lab
+from .conftest import PATIENT, Lab
 from .test_deploy import KEY, Site
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
@@ -112,7 +112,7 @@ PHASES: dict[str, Callable[[Site], bool]] = {
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_controller_that_dies_in_any_phase_leaves_what_the_next_run_finishes(bare: Site, phase: str) -> None:
-    process = bare.lab.start("deploy.yml", *bare.arguments)
+    process = bare.lab.start("deploy.yml", *bare.arguments, *PATIENT)
     try:
         bare.lab.wait(phase, lambda: PHASES[phase](bare))
     finally:
