@@ -9,10 +9,13 @@ from typing import Any
 
 from ..pdops_error import PdopsError
 from ..secret_masking import mask_text
-from . import agent, guard, guard_place
+from . import agent, guard, guard_place, inheriting
 from . import record as rules
 from .book import Book, Params, now_utc, told_of
 from .contents import file_of
+
+#: What the book imports only when a change begins: with it here the agent, which packs what is imported, carries all that its code names.
+_PACKED = (inheriting,)
 
 
 def _under_systemd(record: rules.Record) -> bool:
