@@ -48,6 +48,16 @@ soak: ## changes that die: thousands in process, 25 whole playbooks killed (SEED
 	@tools/setup lab dev
 	@tools/soak
 
+gate-full: ## kernels: every architecture and every Triton, compiled without a GPU (long)
+	@$(MAKE) --no-print-directory -C kernels gate-full
+
+gpu: ## kernels: self-test and sweep, on a GPU host in its serving environment (PYTHON=...)
+	@$(MAKE) --no-print-directory -C kernels gpu
+
+docs: ## a page of each module, filter and role, in build/docs
+	@tools/setup lab
+	@tools/docs
+
 pictures: ## the pictures in docs/pictures, from runs on the lab (wants Chromium)
 	@tools/setup lab dev
 	@tools/pictures
@@ -60,4 +70,4 @@ clean: ## end everything that was started, hosts too, and remove what was built
 	@find . -name '.venv*' -prune -o -name .git -prune -o -name __pycache__ -prune -exec rm -rf {} +
 	@echo "clean: the lab is down and nothing built is left (.venv stays; rm -r .venv removes it; reports/ and evidence/ are yours)"
 
-.PHONY: help setup demo test test-lab lint molecule test-real bench soak pictures clean
+.PHONY: help setup demo test test-lab lint molecule test-real bench soak gate-full gpu docs pictures clean
