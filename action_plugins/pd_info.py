@@ -18,5 +18,9 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
-        result.update(self._execute_module(module_args=dict(self._task.args), task_vars=task_vars))
+        result.update(self._execute_module(module_args=self.arguments(), task_vars=task_vars))
         return result_as_typed(result, context.CLIARGS.get("args", ()))
+
+    def arguments(self) -> dict[str, Any]:
+        """What the module is given."""
+        return dict(self._task.args)

@@ -6,19 +6,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible import context
-from ansible.plugins.action import ActionBase
-from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import result_as_typed
+from ansible_collections.pdops.sglang.plugins.action import pd_info
 from ansible_collections.pdops.sglang.plugins.module_utils.change.who import operator
 
 
-class ActionModule(ActionBase):
-    _supports_check_mode = True
+class ActionModule(pd_info.ActionModule):
     _supports_diff = False
-    _requires_connection = True
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result = super().run(tmp, task_vars)
-        args = {"actor": operator(), **self._task.args}
-        result.update(self._execute_module(module_args=args, task_vars=task_vars))
-        return result_as_typed(result, context.CLIARGS.get("args", ()))
+    def arguments(self) -> dict[str, Any]:
+        return {"actor": operator(), **super().arguments()}

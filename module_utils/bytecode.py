@@ -28,7 +28,7 @@ from types import CodeType, ModuleType
 from zipimport import ZipImportError, zipimporter
 
 PARTS = (".cache", "pdops", "bytecode")
-#: Files older than this go when a new one comes: those of former versions, and those in use once a month, for nothing worse.
+#: Older files go when a new one is written, so that former versions do not pile up. One that was in use is compiled once more.
 KEPT_S = 30 * 86400
 _ROOT = __name__.rpartition(".")[0]
 _PYTHON = f"{sys.implementation.cache_tag} {sys.version} {sys.flags.optimize}"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -162,3 +163,13 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(os, "replace", full)
     bytecode.write(str(tmp_path / "new"), compile("1", "x", "exec"))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_every_module_imports_it_before_what_it_is_to_keep() -> None:
+    texts = {path.name: path.read_text() for path in (ROOT / "library").glob("*.py")}
+    ours = {
+        name: text[text.index("from ..module_utils") :] for name, text in texts.items() if "from ..module_utils" in text
+    }
+    assert len(ours) >= 17
+    first = re.compile(r"from \.\.module_utils import (\(\s*)?bytecode\b")
+    assert [name for name, imports in ours.items() if not first.match(imports)] == []
