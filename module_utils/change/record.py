@@ -330,15 +330,20 @@ def summary_of(record: Record) -> dict[str, Any]:
 
 
 def held_sentence(record: Record) -> str:
-    """Tell a second operator who has the deployment, since when, for what, until when, and how to take over."""
+    """Tell a second operator who has the deployment, since when, for what, until when, and how to take over.
+
+    What its guard is putting back can be waited for only.
+    """
+    held = (
+        f"{record['deployment']} is held by change {record['id']} ({record['summary']}) of {who.told(record['leader'])}, "
+        f"open since {record['opened']}, now at '{last_step(record)}'"
+    )
+    if record["state"] == "rolling-back":
+        return f"{held}; it is being rolled back now by its guard. Wait until that ends, then run again."
     left = lease_left_s(record)
     until = (
         f"its lease runs {left:.0f} s more"
         if left > 0
         else "its lease is over and its guard is about to put the old state back"
     )
-    return (
-        f"{record['deployment']} is held by change {record['id']} ({record['summary']}) of {who.told(record['leader'])}, "
-        f"open since {record['opened']}, now at '{last_step(record)}'; {until}. "
-        f"Wait for it to end, or take it over with -e take_over={record['id']}."
-    )
+    return f"{held}; {until}. Wait for it to end, or take it over with -e take_over={record['id']}."

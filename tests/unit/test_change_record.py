@@ -100,6 +100,12 @@ def test_the_second_operator_learns_who_since_when_what_until_and_how_to_take_ov
         assert part in told
 
 
+def test_nobody_is_told_to_take_over_what_its_guard_is_putting_back() -> None:
+    told = rules.held_sentence(record(state="rolling-back"))
+    assert "being rolled back now by its guard" in told
+    assert "take_over" not in told and "about to" not in told
+
+
 def test_a_dead_controller_on_this_machine_is_seen_and_a_far_one_is_unknown() -> None:
     assert who.is_gone(who.this_process("alice")) is False
 
