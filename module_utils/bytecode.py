@@ -4,12 +4,13 @@
 
 A module that imports this first has its other imports read from ``~/.cache/pdops/bytecode``. A file there is found by what it was
 compiled from (the source, its place in the package, this Python), so several versions live side by side and none can be stale.
-What is there becomes code: it is used only when nobody but this user can have written it. Without the folder, without space,
-or with files that are damaged, all goes on as if there were no such folder.
+What is there becomes code: a folder and a file are used only when nobody but this user can have written them. Without the folder,
+without space, or with files that are damaged or at the place of another, all goes on as if there were no such folder.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import marshal
 import os
@@ -22,22 +23,25 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib.abc import InspectLoader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from importlib.util import spec_from_file_location
+from importlib.util import MAGIC_NUMBER, spec_from_file_location
 from pkgutil import get_importer
 from types import CodeType, ModuleType
 from zipimport import ZipImportError, zipimporter
 
 PARTS = (".cache", "pdops", "bytecode")
-#: Older files go when a new one is written, so that former versions do not pile up. One that was in use is compiled once more.
+#: What was not used for so long goes when something new is written, so that former versions do not pile up.
 KEPT_S = 30 * 86400
 _ROOT = __name__.rpartition(".")[0]
-_PYTHON = f"{sys.implementation.cache_tag} {sys.version} {sys.flags.optimize}"
+_PYTHON = f"{sys.implementation.cache_tag} {MAGIC_NUMBER.hex()} {sys.version} {sys.flags.optimize}"
 _DIGEST_BYTES = hashlib.sha256().digest_size
+
+
+def _ours_alone(found: os.stat_result) -> bool:
+    return found.st_uid in (os.geteuid(), 0) and not found.st_mode & 0o022
 
 
 def folder_of(home: str) -> str:
     """The folder below ``home``, made when missing; '' when it cannot be, or when somebody else could write there."""
-    own = (os.geteuid(), 0)
     path = home
     for part in ("", *PARTS):
         path = os.path.join(path, part) if part else path
@@ -48,7 +52,7 @@ def folder_of(home: str) -> str:
             found = os.lstat(path)
         except OSError:
             return ""
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid not in own or found.st_mode & 0o022:
+        if not stat.S_ISDIR(found.st_mode) or not _ours_alone(found):
             return ""
     return path
 
@@ -61,17 +65,32 @@ def _home() -> str:
         return ""
 
 
+def _digest(path: str, body: bytes) -> bytes:
+    # With the name, or a file that came to the place of another would run as that one.
+    return hashlib.sha256(os.path.basename(path).encode() + b"\0" + body).digest()
+
+
 def read(path: str) -> CodeType | None:
-    """The code that ``path`` holds; None when it is missing or damaged."""
+    """The code that ``path`` holds; None when it is missing, damaged, of another place, or not this user's alone."""
     try:
-        with open(path, "rb") as file:
+        # Nor may a link lead elsewhere or a pipe keep the module waiting, whoever put it there.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(descriptor, "rb") as file:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) or not _ours_alone(found):
+                return None
+            if abs(time.time() - found.st_mtime) > KEPT_S / 2:
+                os.utime(descriptor)  # in use, so it stays
             content = file.read()
     except OSError:
         return None
     digest, body = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
-    if hashlib.sha256(body).digest() != digest:
+    if _digest(path, body) != digest:
         return None
-    code = marshal.loads(body)  # noqa: S302 - the folder was found to be this user's alone
+    try:
+        code = marshal.loads(body)  # noqa: S302 - folder and file were found to be this user's alone
+    except (EOFError, ValueError, TypeError):
+        return None
     return code if isinstance(code, CodeType) else None
 
 
@@ -82,7 +101,7 @@ def write(path: str, code: CodeType) -> None:
     try:
         with open(part, "xb") as file:
             os.fchmod(file.fileno(), 0o600)
-            file.write(hashlib.sha256(body).digest() + body)
+            file.write(_digest(path, body) + body)
         os.replace(part, path)
     except OSError:
         with suppress(OSError):
@@ -91,11 +110,16 @@ def write(path: str, code: CodeType) -> None:
     _prune(os.path.dirname(path))
 
 
+@functools.cache
 def _prune(folder: str) -> None:
+    """Once in a process: it may write many files, beside those of many versions."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            if time.time() - entry.stat(follow_symlinks=False).st_mtime > KEPT_S:
-                os.unlink(entry.path)
+            # Each by itself: one that another call has removed meanwhile, or a folder, must not keep the others.
+            with suppress(OSError):
+                # A clock that was ahead must not keep its files for ever.
+                if abs(time.time() - entry.stat(follow_symlinks=False).st_mtime) > KEPT_S:
+                    os.unlink(entry.path)
 
 
 class Loader(InspectLoader):

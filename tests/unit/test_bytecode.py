@@ -41,6 +41,16 @@ print(json.dumps({
 }))
 """
 
+#: Tells which folders are looked through.
+SCANS = """
+import os, sys
+scan = os.scandir
+def telling(path=".", *rest):
+    print(path, file=sys.stderr)
+    return scan(path, *rest)
+os.scandir = telling
+"""
+
 
 @pytest.fixture(scope="module")
 def sent(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -66,6 +76,7 @@ def call(sent: Path, home: Path, *options: str) -> dict[str, Any]:
         capture_output=True,
         text=True,
         check=False,
+        timeout=60,
         env={name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
     )
     assert done.returncode == 0, done.stderr
@@ -95,17 +106,6 @@ def test_what_is_damaged_or_cut_is_compiled_again_and_mended(sent: Path, home: P
     again = call(sent, home)
     assert sorted(again["compiled"]) == sorted(good["compiled"]) and again["packed"] == good["packed"]
     assert call(sent, home)["compiled"] == []
-
-
-def test_another_source_is_another_file(sent: Path, home: Path, tmp_path: Path) -> None:
-    call(sent, home)
-    other = tmp_path / "other.zip"
-    with zipfile.ZipFile(sent) as old, zipfile.ZipFile(other, "w") as new:
-        for name in old.namelist():
-            more = b"\nCHANGED = True\n" if name.endswith("change/guard.py") else b""
-            new.writestr(name, old.read(name) + more)
-    assert call(other, home)["compiled"] == ["pdops/change/guard.py"]
-    assert call(sent, home)["compiled"] == call(other, home)["compiled"] == []
 
 
 @pytest.mark.parametrize("part", ["", ".cache", ".cache/pdops", ".cache/pdops/bytecode"])
@@ -143,17 +143,85 @@ def test_without_a_home_or_with_no_bytecode_wanted_all_works(sent: Path, home: P
     assert not call(sent, home)["loader"].endswith("bytecode.Loader")
 
 
-def test_what_was_kept_long_ago_goes_when_something_new_comes(tmp_path: Path) -> None:
-    old, new = tmp_path / "old", tmp_path / "new"
-    code = compile("1", "x", "exec")
-    bytecode.write(str(old), code)
-    long_ago = time.time() - bytecode.KEPT_S - 60
-    os.utime(old, (long_ago, long_ago))
-    (tmp_path / "new.0123456789ab").write_bytes(b"of a call that was killed")
-    os.utime(tmp_path / "new.0123456789ab", (long_ago, long_ago))
-    bytecode.write(str(new), code)
-    assert [path.name for path in tmp_path.iterdir()] == ["new"]
-    assert bytecode.read(str(new)) == code and bytecode.read(str(old)) is None
+def changed(sent: Path, other: Path) -> Path:
+    """Another version, of which one source is another."""
+    with zipfile.ZipFile(sent) as old, zipfile.ZipFile(other, "w") as new:
+        for name in old.namelist():
+            more = b"\nCHANGED = True\n" if name.endswith("change/guard.py") else b""
+            new.writestr(name, old.read(name) + more)
+    return other
+
+
+def test_another_source_is_another_file(sent: Path, home: Path, tmp_path: Path) -> None:
+    call(sent, home)
+    other = changed(sent, tmp_path / "other.zip")
+    assert call(other, home)["compiled"] == ["pdops/change/guard.py"]
+    assert call(sent, home)["compiled"] == call(other, home)["compiled"] == []
+
+
+@pytest.mark.parametrize("days", [-31, 31, 4000], ids=["long ago", "by a clock ahead", "by a clock far ahead"])
+def test_what_was_kept_long_ago_goes_when_something_new_comes(
+    sent: Path, home: Path, tmp_path: Path, days: int
+) -> None:
+    call(sent, home)
+    folder = kept(home)[0].parent
+    (folder / f"{kept(home)[0].name}.0123456789ab").write_bytes(b"of a call that was killed")
+    (folder / "0").mkdir()  # somebody's, which cannot be taken away as a file can
+    when = time.time() + days * 86400
+    for path in folder.iterdir():
+        os.utime(path, (when, when))
+    other = changed(sent, tmp_path / "other.zip")
+    assert "pdops/change/guard.py" in call(other, home)["compiled"]
+    left = [path for path in kept(home) if path.is_file()]
+    assert left and all(abs(path.stat().st_mtime - time.time()) < bytecode.KEPT_S for path in left)
+    assert call(other, home)["compiled"] == []
+
+
+def test_many_files_of_former_versions_are_looked_through_once(sent: Path, home: Path) -> None:
+    call(sent, home)
+    folder = kept(home)[0].parent
+    count = len(kept(home))
+    for path in kept(home):
+        path.unlink()
+    done = subprocess.run(
+        [sys.executable, "-c", SCANS + PROGRAM, str(sent), str(home)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(kept(home)) == count > 20
+    assert done.stderr.split().count(str(folder)) == 1
+
+
+@pytest.mark.parametrize("how", ["writable", "foreign", "link", "pipe", "folder", "swapped"])
+def test_a_file_that_is_not_what_this_user_wrote_there_is_neither_used_nor_waited_for(
+    sent: Path, home: Path, tmp_path: Path, how: str
+) -> None:
+    """As one that was put there while the folder was open to others."""
+    if how == "foreign" and os.geteuid() != 0:
+        pytest.skip("only root can make a file of somebody else")
+    good = call(sent, home)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    there = kept(home)
+    contents = {path: path.read_bytes() for path in there}
+    for path, other in zip(there, [*there[1:], there[0]]):
+        if how == "writable":
+            path.chmod(0o666)
+        elif how == "foreign":
+            os.chown(path, 12345, 12345)
+        elif how == "swapped":
+            path.write_bytes(contents[other])
+        else:
+            path.rename(elsewhere / path.name)
+            if how == "link":
+                path.symlink_to(elsewhere / path.name)
+            elif how == "pipe":
+                os.mkfifo(path)
+            else:
+                path.mkdir()
+    again = call(sent, home)
+    assert sorted(again["compiled"]) == sorted(good["compiled"]) and again["packed"] == good["packed"]
+    if how != "folder":
+        assert call(sent, home)["compiled"] == [], "it is mended"
 
 
 def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

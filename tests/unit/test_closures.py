@@ -25,7 +25,7 @@ BOUNDS = {
     "pd_gate": (10_900, 3_300),
     "pd_instance": (6_000, 4_600),
     "pd_evidence": (6_000, 5_000),
-    "pd_recover": (6_000, 5_000),
+    "pd_recover": (6_050, 5_050),
     "pd_status": (12_300, 11_600),
     "pd_worker": (4_250, 3_850),
     "pd_probe": (3_800, 3_800),
