@@ -49,6 +49,32 @@ def _one_serves_meanwhile(sight: Sight, names: Mapping[str, str]) -> bool:
     return "router" not in roles and all(serving.count(role) > (0 if out else 1) for role in roles)
 
 
+def _refuse_half_begun(sight: Sight, change: Mapping[str, Any], split: str | None) -> None:
+    """A change of several machines has a new state only when all of them began it and none of them went back.
+
+    ``split`` is the change that went back on one machine and holds on another, whose scripts the edits bring forward.
+    """
+    for info in sight.infos:
+        here = info.get("open_change")
+        states = {str(item["id"]): str(item["state"]) for item in [*info.get("ended", []), *([here] if here else [])]}
+        # The run that was to carry it through may itself have died before it began here.
+        names = (change["id"], (change.get("finishes") or {}).get("id"))
+        state = next((states[name] for name in names if name in states), "")
+        if state in ("open", "rolling-back", "confirmed") or (state == "superseded" and here):
+            continue
+        where = info.get("change_machine") or ", ".join(info["instances"])
+        if state == "":
+            raise PdopsError(
+                f"change {change['id']} had not begun on {where}, so there is no whole new state to keep; "
+                "put the old one back with -e finish=back, or run the verb again."
+            )
+        if change["id"] != split:
+            raise PdopsError(
+                f"change {change['id']} is {state} on {where}, so there is no whole new state to keep; "
+                "put the old one back with -e finish=back, or run the verb again."
+            )
+
+
 def plan_forward(deployment: str, sight: Sight, asked: Asked) -> Plan:
     """``recover.yml -e finish=forward``: the new state of an open change is proved and kept.
 
@@ -67,6 +93,7 @@ def plan_forward(deployment: str, sight: Sight, asked: Asked) -> Plan:
                 f"change {change['id']} is {change['state']}, so it cannot be carried through; "
                 "put the old state back with -e finish=back."
             )
+        _refuse_half_begun(sight, change, asked.change)
         for item in change["files"]:
             if item["now"] != "new":
                 raise PdopsError(

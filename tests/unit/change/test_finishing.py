@@ -112,6 +112,47 @@ def test_forward_is_refused_on_the_way_back_and_nothing_without_an_open_change()
     assert not made.changed and "no change is open" in str(made.nothing)
 
 
+def fleet(*open_changes: Any, ended: tuple[dict[str, Any], ...] = ()) -> list[dict[str, Any]]:
+    """A machine for each of the changes given; what ended is the last one's."""
+    infos = []
+    for number, one in enumerate(open_changes):
+        here = {name: said for name, said in info()["instances"].items() if name == ROLES[number]}
+        infos.append({**info(one), "instances": here, "change_machine": f"m{number + 1}", "ended": []})
+    infos[-1]["ended"] = list(ended)
+    return infos
+
+
+NO_FILE = {**OPEN, "files": []}
+
+
+def test_forward_is_refused_when_the_controller_died_before_every_machine_had_begun() -> None:
+    with pytest.raises(PdopsError, match=r"change one-1 had not begun on m3, .* -e finish=back"):
+        plan("recover", *fleet(NO_FILE, OPEN, None))
+    with pytest.raises(PdopsError, match="had not begun on m2"):
+        plan("recover", *fleet(NO_FILE, None, None))
+    assert plan("recover", *fleet(NO_FILE, OPEN, NO_FILE)).changed
+
+
+@pytest.mark.parametrize("state", ["rolled-back", "rollback-failed", "superseded"])
+def test_forward_is_refused_when_the_change_went_back_on_a_machine_and_holds_on_none(state: str) -> None:
+    gone = {**DONE, "state": state}
+    with pytest.raises(PdopsError, match=f"change one-1 is {state} on m3"):
+        plan("recover", *fleet(NO_FILE, OPEN, None, ended=(gone,)))
+
+
+def test_forward_goes_on_where_the_run_that_was_to_carry_it_through_died_before_it_began_everywhere() -> None:
+    again = {**NO_FILE, "id": "two-2", "finishes": {"id": "one-1"}}
+    infos = fleet(again, {**OPEN, "id": "two-2", "finishes": {"id": "one-1"}}, NO_FILE)
+    for one in infos[:2]:
+        one["ended"] = [{**DONE, "state": "superseded"}]
+    made = plan("recover", *infos)
+    assert made.changed and made.finishes["id"] == "one-1"
+
+
+def test_forward_goes_on_from_a_machine_that_had_confirmed() -> None:
+    assert plan("recover", *fleet(NO_FILE, OPEN, None, ended=({**DONE, "files": []},))).changed
+
+
 def test_forward_takes_nothing_over_from_a_living_controller_without_being_told() -> None:
     living = {**OPEN, "free": False, "controller_gone": False}
     with pytest.raises(PdopsError, match="-e take_over=one-1"):
