@@ -209,9 +209,9 @@ class Book:
             self._journal(former, "superseded", {"by": record["id"]})
 
     def update(self, change_id: str, verb: str, step: Callable[[rules.Record], rules.Record]) -> rules.Record:
-        """Apply a pure ``step`` to an open change and keep the result; refuse when the change has ended."""
+        """Apply a pure ``step`` to an open change and keep the result; refuse when the change has ended, or its lease."""
         with self.store.lock(f"{verb} {change_id}"):
-            record = step(rules.require_open(self.load(change_id), verb))
+            record = step(rules.require_lease(self.load(change_id), verb))
             self._save(record)
             return record
 
@@ -235,7 +235,7 @@ class Book:
             record = self.load(change_id)
             if record["state"] == "confirmed":
                 return record
-            record = rules.ended(rules.require_open(record, "confirm"), "confirmed", said, now_utc())
+            record = rules.ended(rules.require_lease(record, "confirm"), "confirmed", said, now_utc())
             record = record if outage_s is None else {**record, "outage_s": round(outage_s, 3)}
             self._save(record)
             self._journal(record, "confirm", {"said": said})

@@ -44,23 +44,63 @@ def ensure(store: Store, packed: str, change_id: str, under_systemd: bool) -> li
 def watch(book: Book, change_id: str) -> int:
     """Sleep until the change is confirmed, or roll it back; return an exit status.
 
-    The lease is read again every half second, so a renewal is seen in time whatever the clocks do.
+    The lease is read again every half second, so a renewal is seen in time whatever the clocks do. Nothing but the end of the
+    change, or of its record, ends the guard: a lock that somebody holds or a full disk may be over at any time.
     """
+    told = ""
     while True:
-        record = book.load(change_id)
-        if record["state"] in rules.ENDED:
-            failed = record["state"] == "rollback-failed"
-            return guard_unit.EXIT_ROLLBACK_FAILED if failed else guard_unit.EXIT_ENDED
-        if record["state"] == "open" and rules.lease_left_s(record) <= 0:
-            with contextlib.suppress(PdopsError):  # a confirm may have come in between: then it holds
-                book.set_state(change_id, "rolling-back", _due(record), ("open",))
-            continue
-        if record["state"] == "rolling-back":
-            ended = rollback.roll_back(book, change_id)
-            with contextlib.suppress(OSError):  # the log may lie on a full disk
-                print(f"change {change_id}: {ended['state']}: {ended['reason']}", flush=True)
-            continue
-        time.sleep(POLL_S)
+        try:
+            code = _act(book, change_id)
+        except (PdopsError, OSError) as error:
+            if not book.exists(change_id):
+                raise
+            if str(error) != told:
+                told = str(error)
+                _say(f"change {change_id}: {told}")
+            code = None
+            time.sleep(POLL_S)
+        if code is not None:
+            return code
+
+
+def _act(book: Book, change_id: str) -> int | None:
+    """What there is to do now; an exit status when nothing is left to do."""
+    record = book.load(change_id)
+    if record["state"] in rules.ENDED:
+        failed = record["state"] == "rollback-failed"
+        return guard_unit.EXIT_ROLLBACK_FAILED if failed else guard_unit.EXIT_ENDED
+    reason = record["reason"]
+    if record["state"] == "open":
+        if rules.lease_left_s(record) > 0:
+            time.sleep(POLL_S)
+            return None
+        reason = _due(record)
+        try:
+            book.set_state(change_id, "rolling-back", reason, ("open",))
+            return None
+        except (PdopsError, OSError):
+            if book.load(change_id)["state"] != "open":
+                return None  # a confirm came in between: then it holds
+            if _can_write(book):
+                raise  # somebody holds the lock
+            # The old scripts come back all the same: when the lease is over, nobody can go on with this change.
+            _say(f"change {change_id}: goes back, though the state folder cannot be written")
+    ended = rollback.roll_back(book, change_id, reason)
+    _say(f"change {change_id}: {ended['state']}: {ended['reason']}")
+    return None
+
+
+def _can_write(book: Book) -> bool:
+    try:
+        Store(book.store.state_dir).prepare()
+    except (PdopsError, OSError):
+        return False
+    return True
+
+
+def _say(line: str) -> None:
+    with contextlib.suppress(OSError):  # the log may lie on a full disk
+        print(line, flush=True)
 
 
 def _due(record: rules.Record) -> str:

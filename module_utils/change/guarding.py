@@ -101,7 +101,13 @@ def rollback(book: Book, params: Params) -> dict[str, Any]:
             record = book.set_state(
                 record["id"], "rolling-back", params["said"] or "asked for", ("open", "rollback-failed")
             )
-        elif record["state"] in ("confirmed", "superseded"):
+        elif record["state"] == "confirmed":
+            raise PdopsError(
+                f"change {record['id']} is confirmed ({record['reason']}), which its guard does not put back; "
+                "see whether it holds everywhere with ansible-playbook recover.yml.",
+                change=rules.summary_of(record),
+            )
+        elif record["state"] == "superseded":
             rules.require_open(record, "rollback")
     if record["state"] == "rolling-back":
         guard.ensure(book.store, agent.install(book.store), record["id"], _under_systemd(record))

@@ -252,6 +252,18 @@ def require_open(record: Record, verb: str) -> Record:
     )
 
 
+def require_lease(record: Record, verb: str) -> Record:
+    """Refuse what comes when the lease is over: from then on the guard has the word, which may not have written so yet."""
+    require_open(record, verb)
+    if lease_left_s(record) > 0:
+        return record
+    raise PdopsError(
+        f"change {record['id']}: the lease of step '{record['lease']['step']}' is over, so {verb} is refused and its guard puts the "
+        "old state back; run the playbook again to start a new change.",
+        change=summary_of(record),
+    )
+
+
 def ended(record: Record, state: str, reason: str, now_utc: str) -> Record:
     """Close the record. A confirmed change is never undone by its guard: that is the point of confirming."""
     if state not in ENDED:

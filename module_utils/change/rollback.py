@@ -31,6 +31,10 @@ GATES = {
     "router": ["unit", "port", "health", "router", "completion"],
 }
 
+#: Between two tries to write the end of a rollback down.
+_END_POLL_S = 1.0
+#: For a verb that holds the store's lock; without the lock the old script would not come back.
+_LOCK_WAIT_S = 60.0
 #: A process that began less than this before its script was changed may have read the new one.
 _CLOCKS_S = 2.0
 #: Decode forgets a prefill after two lost heartbeats of 5 s each (reference/sglang-pd.md E.4).
@@ -81,7 +85,7 @@ def _put_back(
     book: Book, record: Mapping[str, Any], path: str, now: str, old: str, mode: int, owner: Optional[list[int]]
 ) -> None:
     content = book.store.content(old)
-    with book.store.lock(f"rollback {record['id']}", try_write=False):
+    with book.store.lock(f"rollback {record['id']}", _LOCK_WAIT_S, try_write=False):
         if now == ABSENT:
             write_private(os.path.realpath(path), content, mode)
             if owner is not None and os.geteuid() == 0:
@@ -211,13 +215,28 @@ def _note(book: Book, change_id: str, step: str, instance: str, said: str) -> No
         _log(f"change {change_id}: {step} {instance} {said} (not noted: {error})")
 
 
-def roll_back(book: Book, change_id: str) -> rules.Record:
+def _end(book: Book, change_id: str, state: str, reason: str) -> rules.Record:
+    """Write down what has happened, as soon as that can be: to begin again from the top would stop what serves."""
+    told = ""
+    while True:
+        try:
+            return book.set_state(change_id, state, reason, rules.OPEN)
+        except (PdopsError, OSError) as error:
+            record = book.load(change_id)
+            if record["state"] in rules.ENDED:
+                return record
+            if str(error) != told:
+                told = str(error)
+                _log(f"change {change_id} is {state}, which is not written down yet: {told}")
+        time.sleep(_END_POLL_S)
+
+
+def roll_back(book: Book, change_id: str, reason: str) -> rules.Record:
     """Carry the rollback of ``change_id`` through, writing each step before its effect.
 
     Ends in ``rolled-back`` or ``rollback-failed``. Re-entrant: a killed guard starts it again from the top.
     """
     record = book.load(change_id)
-    reason = record["reason"]
     try:
         _note(book, change_id, "files", "", "the old scripts are put back")
         for name in began_with_new(record):
@@ -249,7 +268,8 @@ def roll_back(book: Book, change_id: str) -> rules.Record:
             f"{item['path']}: old {item['sha256_before'][:12]}, new {item['sha256_after'][:12]}"
             for item in record["files"]
         )
-        return book.set_state(
+        return _end(
+            book,
             change_id,
             "rollback-failed",
             f"THE ROLLBACK FAILED TOO: {error}{tail}\n"
@@ -259,9 +279,8 @@ def roll_back(book: Book, change_id: str) -> rules.Record:
                 else "No script was changed. "
             )
             + f"Put the cause right, then run ansible-playbook restart.yml\nThe change was rolled back because: {reason}",
-            ("rolling-back",),
         )
-    return book.set_state(change_id, "rolled-back", reason, ("rolling-back",))
+    return _end(book, change_id, "rolled-back", reason)
 
 
 def _stop_made(book: Book, record: Mapping[str, Any]) -> list[str]:

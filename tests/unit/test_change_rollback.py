@@ -4,11 +4,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
+import shutil
 import signal
 import subprocess
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,7 +27,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.store.store import St
 OLD, NEW = b"export A=1\nexec true\n", b"export A=2\nexec true\n"
 
 
-def opened(tmp_path: Path, change_id: str = "one-1") -> tuple[Book, Path]:
+def opened(tmp_path: Path, change_id: str = "one-1", budget_s: float = 60) -> tuple[Book, Path]:
     """A change whose edit is made: old and new content stored, the new one in place."""
     script = tmp_path / "serve.sh"
     script.write_bytes(NEW)
@@ -47,7 +51,9 @@ def opened(tmp_path: Path, change_id: str = "one-1") -> tuple[Book, Path]:
         "manager": "supervisor",
     }
     leader = who.this_process("alice")
-    book.begin(rules.new_record(change_id, "lab", "set", "a test", leader, [file], [instance], 60, now_utc()), None)
+    book.begin(
+        rules.new_record(change_id, "lab", "set", "a test", leader, [file], [instance], budget_s, now_utc()), None
+    )
     return book, script
 
 
@@ -57,26 +63,116 @@ def fill_up(book: Book) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
 
-def test_a_full_state_folder_does_not_keep_the_old_script_from_coming_back(tmp_path: Path) -> None:
-    book, script = opened(tmp_path)
-    book.set_state("one-1", "rolling-back", "a test", ("open",))
+def in_another_process(work: Callable[[], object]) -> int:
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
-            fill_up(book)
-            try:
-                rollback.roll_back(book, "one-1")
-            except (PdopsError, OSError):
-                code = 3  # the end could not be written down, so the guard begins again when there is space
+            work()
+            code = 0
         finally:
             os._exit(code)
+    return pid
+
+
+def ends(pid: int) -> int:
     _pid, status = os.waitpid(pid, 0)
-    assert os.waitstatus_to_exitcode(status) == 3
-    assert script.read_bytes() == OLD
-    assert Book(book.store).load("one-1")["state"] == "rolling-back"
-    ended = rollback.roll_back(book, "one-1")
-    assert ended["state"] == "rolled-back", ended["reason"]
+    return os.waitstatus_to_exitcode(status)
+
+
+def wait(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_full_state_folder_does_not_keep_the_old_script_from_coming_back(tmp_path: Path) -> None:
+    book, script = opened(tmp_path)
+    book.set_state("one-1", "rolling-back", "a test", ("open",))
+
+    def work() -> None:
+        fill_up(book)
+        rollback.roll_back(book, "one-1", "a test")
+
+    pid = in_another_process(work)
+    wait(lambda: script.read_bytes() == OLD)
+    assert book.load("one-1")["state"] == "rolling-back"
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert ends(pid) == 0
+    ended = book.load("one-1")
+    assert (ended["state"], ended["reason"]) == ("rolled-back", "a test")
+
+
+def test_a_lease_that_ends_when_the_state_folder_is_full_brings_the_old_script_back_all_the_same(
+    tmp_path: Path,
+) -> None:
+    book, script = opened(tmp_path, budget_s=-60)
+
+    def work() -> None:
+        fill_up(book)
+        guard.watch(book, "one-1")
+
+    pid = in_another_process(work)
+    wait(lambda: script.read_bytes() == OLD)
+    assert book.load("one-1")["state"] == "open"
+    with pytest.raises(PdopsError, match=r"the lease of step 'begin' is over, so confirm is refused"):
+        book.confirm("one-1", "a controller that was cut off comes too late")
+    with pytest.raises(PdopsError, match=r"the lease of step 'begin' is over, so stop is refused"):
+        book.note_step("one-1", "stop", "d", "", 30)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert ends(pid) == 0
+    assert book.load("one-1")["state"] == "rolled-back"
+
+
+def test_the_guard_outlives_a_lock_that_somebody_holds_and_goes_back_when_it_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Store.lock.__wrapped__, "__defaults__", (0.1, True))  # type: ignore[attr-defined]
+    book, script = opened(tmp_path, budget_s=-60)
+    log = tmp_path / "log"
+    with open(tmp_path / "state" / "lock", "r+b") as lock, open(log, "w") as told:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+        def work() -> None:
+            lock.close()  # of this process, which has the lock from the other one
+            sys.stdout = sys.stderr = told
+            guard.watch(book, "one-1")
+
+        pid = in_another_process(work)
+        wait(lambda: b"holds the lock" in log.read_bytes())
+        assert script.read_bytes() == NEW
+    assert ends(pid) == 0
+    assert script.read_bytes() == OLD and book.load("one-1")["state"] == "rolled-back"
+
+
+def test_the_end_of_a_way_back_is_written_down_when_the_lock_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Store.lock.__wrapped__, "__defaults__", (0.1, True))  # type: ignore[attr-defined]
+    book, script = opened(tmp_path)
+    book.set_state("one-1", "rolling-back", "a test", ("open",))
+    script.write_bytes(OLD)
+    log = tmp_path / "log"
+    with open(tmp_path / "state" / "lock", "r+b") as lock, open(log, "w") as told:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+        def work() -> None:
+            lock.close()
+            sys.stdout = sys.stderr = told
+            rollback.roll_back(book, "one-1", "a test")
+
+        pid = in_another_process(work)
+        wait(lambda: b"which is not written down yet" in log.read_bytes())
+    assert ends(pid) == 0
+    assert book.load("one-1")["state"] == "rolled-back"
+
+
+def test_the_guard_ends_when_its_record_is_gone(tmp_path: Path) -> None:
+    book, _script = opened(tmp_path)
+    pid = in_another_process(lambda: guard.watch(book, "one-1"))
+    shutil.rmtree(book.folder)
+    assert ends(pid) == 1
 
 
 def start_guard(book: Book) -> int:
