@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) 2026 the pdops authors
-"""All processes of a playbook, so that a test can kill a whole controller."""
+"""All processes of a playbook, so that a test can kill a whole controller, or hold it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import contextlib
 import os
 import signal
 import subprocess
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,36 @@ def tree(pid: int) -> list[int]:
     return found
 
 
-def kill_tree(process: subprocess.Popen[Any]) -> None:
-    for pid in tree(process.pid):
+def _signal_tree(process: subprocess.Popen[Any], number: int) -> list[int]:
+    found = tree(process.pid)
+    for pid in found:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    process.communicate()
+            os.kill(pid, number)
+    return found
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def kill_tree(process: subprocess.Popen[Any]) -> str:
+    """What it had printed. None of it lives any more."""
+    _signal_tree(process, signal.SIGSTOP)  # nobody must see another one's death and act on it
+    killed = _signal_tree(process, signal.SIGKILL)
+    text = str(process.communicate()[0])
+    while any(map(_lives, killed)):
+        time.sleep(0.01)
+    return text
+
+
+@contextlib.contextmanager
+def standing(process: subprocess.Popen[Any]) -> Iterator[None]:
+    """It lives, and goes on afterwards where it was: nothing that it does can come between what is done within."""
+    _signal_tree(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        _signal_tree(process, signal.SIGCONT)

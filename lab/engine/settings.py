@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -91,13 +90,11 @@ class Faults:
     def __init__(self, path: str | None, role: str, instance: str | None = None) -> None:
         self._path, self._role, self._instance = path, role, instance
         self._seen: tuple[int, int, int] | None = None
-        self._next = 0.0
         self._now: dict[str, Any] = {}
 
     def _read(self) -> None:
-        if self._path is None or time.monotonic() < self._next:
+        if self._path is None:
             return
-        self._next = time.monotonic() + 0.1
         try:
             stat = os.stat(self._path)
             seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -18,24 +19,24 @@ from typing import Any
 
 import pytest
 
+from lab import faults
 from lab.runner import ask, rpc
+
+from ..process_tree import kill_tree, standing
 
 ROOT = Path(__file__).resolve().parents[2]
 KNOB = "SGLANG_SM120_MMA_TARGET_CTAS"
 LINE = f"export {KNOB}=512   # A/B: +12.8% at C64, +5.7% at C96\n"
-#: Leases of seconds, so that a dead controller is noticed within a test's patience; long enough for a machine under load.
-QUICK = (
-    "-e",
-    "change_step_budget_s=6",
-    "-e",
-    "change_lease_slack_s=2",
-    "-e",
-    "pd_load_timeout_s=10",
-    "-e",
-    "pd_drain_s=3",
-)
-#: After QUICK, where the next run has to come before the guard does, however slow the machine is.
-PATIENT = ("-e", "change_step_budget_s=90")
+#: Nothing drains for long. Leases and load timeouts stay as they are: they are for a machine that is busy, as this one may be.
+QUICK = ("-e", "pd_drain_s=3")
+
+
+def leases(step_s: int) -> tuple[str, ...]:
+    """Leases after which a guard comes within a test's patience; a step of a living controller has to be done within them."""
+    return (
+        *("-e", f"change_step_budget_s={step_s}", "-e", "change_lease_slack_s=2"),
+        *("-e", f"pd_load_timeout_s={step_s + 4}", *QUICK),
+    )
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,11 @@ class Lab:
             start_new_session=True,
         )
 
-    def play(self, playbook: str, *arguments: str, timeout_s: float = 180) -> Ran:
+    def fault(self, *words: str, role: str | None = None, clear: bool = False) -> None:
+        """As ``python -m lab fault``, but at once: no process has to start before it is on."""
+        faults.switch(self.told, role, words, clear)  # type: ignore[arg-type]
+
+    def play(self, playbook: str, *arguments: str, timeout_s: float = 600) -> Ran:
         process = self.start(playbook, *arguments)
         try:
             text, _ = process.communicate(timeout=timeout_s)
@@ -154,13 +159,87 @@ class Lab:
         text = (self.dir / "state" / machine / "journal.jsonl").read_text()
         return [row for row in map(json.loads, text.splitlines()) if row["verb"] in verbs]
 
-    def wait(self, what: str, condition: Callable[[], Any], timeout_s: float = 120) -> Any:
+    def expire(self, machine: str = "") -> None:
+        """The newest change's time is over, as if its lease had been waited for: its guard acts."""
+        change = self.changes(machine)[-1]
+        path = self.dir / "state" / machine / "changes" / f"{change['id']}.json"
+        with self._locked((machine,)) as held:
+            assert held, "a dead controller holds no lock"
+            record = json.loads(path.read_text())
+            record["lease"]["deadline_s"] = 0
+            new = path.with_name(f".{path.name}.of-the-test")
+            new.write_text(json.dumps(record))
+            new.chmod(0o600)
+            new.replace(path)
+
+    @contextlib.contextmanager
+    def _locked(self, machines: tuple[str, ...]) -> Iterator[bool]:
+        """Whether all their stores, as far as there are any, are locked by this test now."""
+        with contextlib.ExitStack() as stack:
+            try:
+                for machine in machines:
+                    path = self.dir / "state" / machine / "lock"
+                    if path.exists():
+                        fcntl.flock(stack.enter_context(path.open("r+b")), fcntl.LOCK_EX | fcntl.LOCK_NB)
+                held = True
+            except OSError:
+                held = False
+            yield held
+
+    @contextlib.contextmanager
+    def moment(
+        self, process: subprocess.Popen[str], what: str, now: Callable[[], Any], *machines: str, timeout_s: float = 600
+    ) -> Iterator[bool]:
+        """Wait for a moment of a run, and hold the stores' locks in it: no step is noted, so none is taken, while this is held.
+
+        False when the run has ended, or passed it by before the test came to look.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            ended = process.poll() is not None
+            if self._holds(now):  # looked at without the lock first, which the run waits for 10 s at most
+                with self._locked(machines or ("",)) as held:
+                    if held and self._holds(now):
+                        yield True
+                        return
+            if ended:
+                yield False
+                return
+            assert time.monotonic() < deadline, f"{what} did not happen within {timeout_s:.0f} s"
+            time.sleep(0.02)
+
+    def kill_at(
+        self, process: subprocess.Popen[str], what: str, now: Callable[[], Any], *machines: str
+    ) -> tuple[bool, str]:
+        """Kill a whole controller at a moment of its run; whether it came to that, and what was printed."""
+        with self.moment(process, what, now, *machines) as reached:
+            if reached:
+                return True, kill_tree(process)
+        return False, process.communicate()[0]
+
+    @contextlib.contextmanager
+    def standing_at(
+        self, process: subprocess.Popen[str], what: str, now: Callable[[], Any], *machines: str
+    ) -> Iterator[None]:
+        """The controller lives and holds no lock, and does nothing meanwhile."""
+        with contextlib.ExitStack() as stack:
+            with self.moment(process, what, now, *machines) as reached:
+                assert reached, f"the run ended before {what} was seen:\n{process.communicate()[0]}"
+                stack.enter_context(standing(process))
+            yield
+
+    @staticmethod
+    def _holds(condition: Callable[[], Any]) -> Any:
+        with contextlib.suppress(ValueError, FileNotFoundError, ProcessLookupError, IndexError):
+            return condition()
+        return None
+
+    def wait(self, what: str, condition: Callable[[], Any], timeout_s: float = 300) -> Any:
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
-            with contextlib.suppress(ValueError, FileNotFoundError, ProcessLookupError):
-                found = condition()
-                if found:
-                    return found
+            found = self._holds(condition)
+            if found:
+                return found
             time.sleep(0.02)
         raise AssertionError(
             f"{what} did not happen within {timeout_s:.0f} s; changes: {json.dumps(self.changes(), indent=1)}"

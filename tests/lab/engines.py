@@ -35,7 +35,7 @@ ROUTER_FLAGS = (
 )
 
 
-def ask(port: int, path: str, body: Any = None, timeout_s: float = 10.0, **headers: str) -> tuple[int, str]:
+def ask(port: int, path: str, body: Any = None, timeout_s: float = 60.0, **headers: str) -> tuple[int, str]:
     """Status and text; (0, kind of error) when there is no answer."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)
     try:
@@ -51,7 +51,7 @@ def ask(port: int, path: str, body: Any = None, timeout_s: float = 10.0, **heade
         connection.close()
 
 
-def until(good: Callable[[], Any], timeout_s: float = 10.0) -> Any:
+def until(good: Callable[[], Any], timeout_s: float = 120.0) -> Any:
     deadline = time.monotonic() + timeout_s
     while not (found := good()):
         assert time.monotonic() < deadline, "not in time"
@@ -74,7 +74,6 @@ class Pair:
         new = self.folder / "faults.new"
         new.write_text(json.dumps(roles))
         new.replace(self.faults_file)
-        time.sleep(0.15)
 
     def run(self, name: str, *command: str, **env: str) -> subprocess.Popen[bytes]:
         environ = {**os.environ, **QUICK, "PYTHONPATH": str(ROOT), "PDOPS_LAB_DIR": str(self.folder), **env}
@@ -101,7 +100,7 @@ class Pair:
             until(lambda: ask(port, "/health")[0] == 200)
         return process
 
-    def direct(self, body: dict[str, Any], timeout_s: float = 5.0) -> dict[str, tuple[int, str]]:
+    def direct(self, body: dict[str, Any], timeout_s: float = 60.0) -> dict[str, tuple[int, str]]:
         """The same request to both engines at once, as the router sends it."""
         body = {
             **body,
@@ -125,14 +124,14 @@ class Pair:
 
     def end(self, process: subprocess.Popen[bytes], number: int = signal.SIGTERM) -> int:
         process.send_signal(number)
-        return process.wait(10)
+        return process.wait(60)
 
     def close(self) -> None:
         for process in self.started:
             if process.poll() is None:
                 process.kill()
                 process.wait()
-        until(lambda: not processes.own([str(self.folder)], []), 6)
+        until(lambda: not processes.own([str(self.folder)], []))
         ports.release(self.first)
 
     def log(self, name: str) -> str:
@@ -156,7 +155,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         made.run(
             "proxy", "lab.proxy", "--port", str(made.proxy), "--to", url(made.router), "--faults", str(made.faults_file)
         )
-        until(lambda: ask(made.router, "/readiness")[0] == 200, 20)
+        until(lambda: ask(made.router, "/readiness")[0] == 200)
         yield made
     finally:
         made.close()

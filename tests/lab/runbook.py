@@ -124,7 +124,7 @@ def _interrupt(group: int) -> None:
         os.killpg(group, signal.SIGINT)
 
 
-def run(command: Command, folder: Path, environment: Mapping[str, str], timeout_s: float = 180) -> tuple[int, str]:
+def run(command: Command, folder: Path, environment: Mapping[str, str], timeout_s: float = 600) -> tuple[int, str]:
     """Exit code, and output with errors, of a command typed in ``folder``."""
     process = subprocess.Popen(
         # A shell's background job, as CI's make test may be, hands on SIGINT ignored; a terminal does not.

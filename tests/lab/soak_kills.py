@@ -17,21 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import KNOB, Lab
+from .conftest import KNOB, QUICK, Lab, leases
 
 pytestmark = pytest.mark.lab
 
-#: Long enough for a machine that does much else, short enough to wait for a guard 13 times.
-LEASES = [
-    "-e",
-    "change_step_budget_s=10",
-    "-e",
-    "change_lease_slack_s=2",
-    "-e",
-    "pd_load_timeout_s=30",
-    "-e",
-    "pd_drain_s=3",
-]
+#: Of the runs that are killed: short enough to wait for a guard 13 times.
+LEASES = leases(10)
 KILLS = int(os.environ.get("PDOPS_SOAK_KILLS", "25"))
 SEED = int(os.environ.get("PDOPS_SOAK_SEED", "0"))
 
@@ -48,7 +39,7 @@ class Contents:
     def __init__(self, lab: Lab) -> None:
         self.old = lab.script.read_bytes()
         begin = time.monotonic()
-        ran = lab.play("restore_knob.yml", *LEASES)
+        ran = lab.play("restore_knob.yml", *QUICK)
         assert ran.rc == 0, ran.text
         self.whole_s = time.monotonic() - begin
         self.new = lab.script.read_bytes()
@@ -123,14 +114,14 @@ def test_a_killed_playbook_leaves_old_or_new_and_the_next_run_ends_clean(
         assert seen.rc == 0 and "no change waits to be ended" in seen.words, seen.text
     else:
         finish = (
-            lab.play("recover.yml", "-e", "finish=back", *LEASES) if chance.random() < 0.5 else lab.play(*verb, *LEASES)
+            lab.play("recover.yml", "-e", "finish=back", *QUICK) if chance.random() < 0.5 else lab.play(*verb, *QUICK)
         )
         # The guard came first: before this run looked, or between its look and its begin.
         if any(
             words in finish.words for words in ("being rolled back now", "nothing was touched; run the same command")
         ):
             lab.wait("the guard's end", lambda: lab.changes()[-1]["state"] == "rolled-back", 120)
-            finish = lab.play(*verb, *LEASES)
+            finish = lab.play(*verb, *QUICK)
         assert finish.rc == 0, finish.text
         serves_what_its_scripts_say(lab, contents)
     assert all(item["state"] not in ("open", "rolling-back", "rollback-failed") for item in lab.changes())

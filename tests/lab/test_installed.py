@@ -72,7 +72,7 @@ def test_a_module_and_an_action_by_themselves(installed: Installed, module_lab: 
         url="{{ pd_url }}",
         serve_script=script,
         gates=["unit", "health"],
-        timeout_s=20,
+        timeout_s=120,
     )
     assert '"result": "passed"' in proved
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.probe.plan import pla
 from ansible_collections.pdops.sglang.plugins.module_utils.probe.probing import run
 
 from .conftest import Lab
-from .engines import Pair, ask, pair, served, shared, until  # noqa: F401 (fixtures)
+from .engines import Pair, ask, counter, pair, served, shared, until  # noqa: F401 (fixtures)
 
 pytestmark = pytest.mark.lab
 URL = "http://127.0.0.1:{}".format
@@ -34,10 +33,10 @@ def probe(at: Pair, *hops: str, **more: Any) -> dict[str, Any]:
         "max_tokens": 8,
         "round_words": 40,
         "require_echo": True,  # the simulation repeats a nonce
-        "first_byte_s": 1.5,
-        "gap_s": 1.5,
-        "request_s": 5,
-        "timeout_s": 60,
+        "first_byte_s": 30,
+        "gap_s": 30,
+        "request_s": 60,
+        "timeout_s": 600,
         **more,
     }
     if hops != ("pair",):
@@ -90,7 +89,7 @@ def test_a_wrong_key_and_a_decode_that_dies_in_the_middle_of_a_stream(pair: Pair
     wrong.write_text("another\n")
     wrong.chmod(0o600)
     pair.engine("prefill", "--api-key", "the-right-one", wait=False)
-    decode = pair.engine("decode", "--api-key", "the-right-one", PDOPS_LAB_TOKEN_S="0.05")
+    decode = pair.engine("decode", "--api-key", "the-right-one", PDOPS_LAB_TOKEN_S="0.1")
     until(lambda: ask(pair.prefill, "/health")[0] == 200)
     assert probe(pair, "pair", api_key_file=str(key))["verdict"] == "passed"
 
@@ -100,8 +99,16 @@ def test_a_wrong_key_and_a_decode_that_dies_in_the_middle_of_a_stream(pair: Pair
     assert "answered 401: an API key is missing or wrong" in found["said"] and "another" not in str(found)
     assert found["queues"]["not_observable"].keys() == {"prefill", "decode"} and found["left_in_queues"] is None
 
-    threading.Timer(1.0, decode.send_signal, (signal.SIGKILL,)).start()
-    found = probe(pair, "pair", api_key_file=str(key), requests=False, rounds=1, max_tokens=100, request_s=20)
+    made = counter(pair.decode, "realtime_tokens_total")
+
+    def kill_in_the_middle() -> None:
+        until(lambda: counter(pair.decode, "realtime_tokens_total") > made + 10)
+        decode.send_signal(signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_in_the_middle)
+    killer.start()
+    found = probe(pair, "pair", api_key_file=str(key), requests=False, rounds=1, max_tokens=100)
+    killer.join()
     (only,) = found["conversation"]["rounds"]
     assert only["status"] == 200 and only["events"] > 2 and only["characters"] > 0
     assert f"the decode {URL(pair.decode)} broke the stream off after {only['events']} events" in found["said"]
@@ -113,9 +120,8 @@ def test_a_wedged_scheduler_is_not_believed_about_its_queues(pair: Pair) -> None
     pair.engine("decode")
     until(lambda: ask(pair.prefill, "/health")[0] == 200)
     pair.faults(decode={"wedge": True})
-    begin = time.monotonic()
-    found = probe(pair, "pair", requests=False, rounds=2, series=["kept"])
-    assert time.monotonic() - begin < 20 and found["conversation"]["failed_round"] == 1
+    found = probe(pair, "pair", requests=False, rounds=2, series=["kept"], first_byte_s=1.5)
+    assert found["conversation"]["failed_round"] == 1
     assert f"the decode {URL(pair.decode)} gave no first byte in 1.5 s" in found["said"]
     only = found["conversation"]["rounds"][-1]
     assert "prefill" in only["aborted"]["told"]
@@ -130,12 +136,10 @@ def test_24_rounds_through_the_storys_proxy_name_round_5_and_the_proxy(module_la
     assert "round 24 of 24 (kept): gave 4 tokens" in whole.words
 
     module_lab.lab("fault", "wedge_after=4")
-    ran = module_lab.play("probe.yml", "-e", "first_byte_s=2", *quick)
+    ran = module_lab.play("probe.yml", "-e", "first_byte_s=5", *quick)
     proxy = module_lab.told["proxy"]["url"]
     assert ran.rc == 2 and ran.recap["failed"] == 1 and ran.recap["changed"] == 0
-    said = (
-        f"lab: round 5 of 24, on the kept connection: the proxy {proxy} gave no first byte in 2 s; router hop fine (0."
-    )
+    said = f"lab: round 5 of 24, on the kept connection: the proxy {proxy} gave no first byte in 5 s; router hop fine ("
     assert said in ran.words and "a fresh connection hangs too" in ran.words
     # What was found is kept, on the machine and in the record.
     (entry,), (line,) = module_lab.entries(), module_lab.journal("found")

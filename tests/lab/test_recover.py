@@ -71,15 +71,11 @@ def test_forward_keeps_a_new_state_that_is_proved_and_rollback_puts_it_back_late
     before = lab.script.read_bytes()
     known = len(lab.changes())
     process = lab.start("restore_knob.yml")
-    lab.wait(
-        "a step",
-        lambda: len(lab.changes()) > known and lab.changes()[-1]["state"] == "open" and last_step(lab).startswith("st"),
-    )
-    refused = lab.play("recover.yml", "-e", "finish=back", "--check")
-    # It may have come to its end meanwhile: then there is nothing to refuse.
-    if process.poll() is None:
-        assert refused.rc == 2
-        assert "its controller is alive" in refused.words and "-e take_over=" in refused.words
+    begun = lambda: len(lab.changes()) > known and last_step(lab).startswith("st")  # noqa: E731
+    with lab.standing_at(process, "a step", begun):
+        refused = lab.play("recover.yml", "-e", "finish=back", "--check")
+    assert refused.rc == 2
+    assert "its controller is alive" in refused.words and "-e take_over=" in refused.words
     process.communicate()
     assert lab.play("rollback.yml").rc == 0
     assert lab.script.read_bytes() == before

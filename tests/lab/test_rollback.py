@@ -42,11 +42,12 @@ def test_a_decode_that_passes_all_but_a_real_request_is_put_back(lab: Lab) -> No
     """Health lies for the new value only: the fault goes when the old script is back, as it would in the field."""
     before = lab.script.read_bytes()
     process = lab.start("restore_knob.yml", *QUICK)
-    lab.wait("the apply", lambda: lab.script.read_bytes() != before)
-    lab.lab("fault", "finish_reason_error")
-    lab.wait("the rollback", lambda: lab.changes()[-1]["state"] == "rolling-back")
-    lab.lab("fault", "--clear")
-    text, _ = process.communicate(timeout=120)
+    with lab.standing_at(process, "the apply", lambda: lab.script.read_bytes() != before):
+        lab.fault("finish_reason_error")
+    with lab.moment(process, "the rollback", lambda: lab.changes()[-1]["state"] == "rolling-back") as reached:
+        assert reached
+        lab.fault(clear=True)  # the guard, which goes back, waits for the lock
+    text, _ = process.communicate(timeout=600)
     words = " ".join(text.split())
     assert process.returncode == 2
     assert "found:" not in text, "the rollback of the test before was told by that very run"
@@ -58,10 +59,10 @@ def test_a_decode_that_passes_all_but_a_real_request_is_put_back(lab: Lab) -> No
 def test_a_rollback_that_fails_is_loud_and_names_both_versions_and_the_way_on(lab: Lab) -> None:
     before = lab.script.read_bytes()
     process = lab.start("restore_knob.yml", *QUICK)
-    lab.wait("the apply", lambda: lab.script.read_bytes() != before)
-    # Now the decode starts with neither value.
-    lab.lab("fault", "refuse_start_with", "SGLANG_SM120_FLASHMLA_BACKEND=triton")
-    text, _ = process.communicate(timeout=120)
+    with lab.standing_at(process, "the apply", lambda: lab.script.read_bytes() != before):
+        # Now the decode starts with neither value.
+        lab.fault("refuse_start_with", "SGLANG_SM120_FLASHMLA_BACKEND=triton")
+    text, _ = process.communicate(timeout=600)
     words = " ".join(text.split())
     assert process.returncode == 2
     assert "THE ROLLBACK FAILED TOO" in words

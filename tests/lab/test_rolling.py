@@ -10,14 +10,11 @@ from typing import Any
 
 import pytest
 
-from ..process_tree import kill_tree
 from .conftest import KNOB, QUICK, Lab
 from .streams import Streams
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 CLIENTS = 16
-#: Long enough for the pair's proof of a run that has died, so that its guard does not come before what is asked for.
-LONGER = ("-e", "change_step_budget_s=15", "-e", "change_lease_slack_s=10")
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +36,7 @@ def workers(lab: Lab) -> dict[str, Any]:
 def test_decodes_restart_one_by_one_under_streams_and_no_request_fails(lab: Lab) -> None:
     before = lab.pids()
     with Streams(router(lab), CLIENTS) as streams:
-        ran = lab.play("set_knob.yml", "-e", f"knob={KNOB}", "-e", "value=384", "-e", "role=decode", timeout_s=400)
+        ran = lab.play("set_knob.yml", "-e", f"knob={KNOB}", "-e", "value=384", "-e", "role=decode")
     assert ran.rc == 0, ran.text
     assert not streams.lost and streams.whole > 2 * CLIENTS, (streams.whole, streams.lost)
     assert "restart one by one: lab-decode-1 -> lab-decode-2" in ran.words
@@ -59,7 +56,7 @@ def test_the_second_fails_and_the_first_goes_back_too_under_streams(lab: Lab) ->
     lab.lab("fault", "--role", "decode-2", "refuse_start_with", f"{KNOB}=512")
     before = lab.pids()
     with Streams(router(lab), CLIENTS) as streams:
-        ran = lab.play("set_knob.yml", "-e", f"knob={KNOB}", "-e", "value=512", "-e", "role=decode", timeout_s=400)
+        ran = lab.play("set_knob.yml", "-e", f"knob={KNOB}", "-e", "value=512", "-e", "role=decode")
     lab.lab("fault", "--clear")
     assert ran.rc == 2
     assert not streams.lost and streams.whole > 2 * CLIENTS, (streams.whole, streams.lost)
@@ -86,7 +83,7 @@ def test_a_knob_of_the_pair_restarts_both_roles_and_is_refused_on_one_side(lab: 
 def test_prefills_one_by_one_under_streams(lab: Lab) -> None:
     before = lab.pids()
     with Streams(router(lab), CLIENTS) as streams:
-        ran = lab.play("restart.yml", "-e", "scope=rolling", "-e", "role=prefill", timeout_s=400)
+        ran = lab.play("restart.yml", "-e", "scope=rolling", "-e", "role=prefill")
     assert ran.rc == 0, ran.text
     assert not streams.lost and streams.whole > 2 * CLIENTS, (streams.whole, streams.lost)
     after = lab.pids()
@@ -101,12 +98,11 @@ def test_one_of_two_decodes_that_fails_requests_is_found_though_the_other_answer
     new = "512" if knobs[0] != "512" else "384"
     lab.lab("fault", "--role", "decode-2", fault)
     known = len(lab.changes())
-    process = lab.start(
-        "set_knob.yml", "-e", f"knob={KNOB}", "-e", f"value={new}", "-e", "role=decode", "-e", "scope=co", *QUICK
-    )
+    more = ("-e", "scope=co", "-e", "pd_load_timeout_s=30", *QUICK)
+    process = lab.start("set_knob.yml", "-e", f"knob={KNOB}", "-e", f"value={new}", "-e", "role=decode", *more)
     lab.wait("the way back", lambda: len(lab.changes()) > known and lab.changes()[-1]["state"] != "open")
-    lab.lab("fault", "--clear")
-    text, _ = process.communicate(timeout=240)
+    lab.fault(clear=True)
+    text, _ = process.communicate(timeout=600)
     assert process.returncode == 2, text
     steps = [(step["step"], step["instance"]) for step in lab.changes()[-1]["steps"]]
     assert ("start", "lab-router") not in steps[: steps.index(("files", ""))], "it was found before traffic"
@@ -123,20 +119,14 @@ def step(lab: Lab) -> tuple[str, str]:
 def kill_with_the_second_out(lab: Lab, value: str) -> str:
     """The controller dies when the first decode has the new value and serves, and the second is out of the router and still runs."""
     known = len(lab.changes())
-    process = lab.start(
-        "set_knob.yml", "-e", f"knob={KNOB}", "-e", f"value={value}", "-e", "role=decode", *QUICK, *LONGER
-    )
+    process = lab.start("set_knob.yml", "-e", f"knob={KNOB}", "-e", f"value={value}", "-e", "role=decode", *QUICK)
     second = lab.told["instances"]["lab-decode-2"]["url"]
-    try:
-        lab.wait(
-            "the second",
-            lambda: (
-                len(lab.changes()) > known and step(lab) == ("take out", "lab-decode-2") and second not in workers(lab)
-            ),
-            timeout_s=300,
-        )
-    finally:
-        kill_tree(process)
+
+    def out() -> bool:
+        return len(lab.changes()) > known and step(lab) == ("take out", "lab-decode-2") and second not in workers(lab)
+
+    reached, text = lab.kill_at(process, "that the second is out", out)
+    assert reached, text
     assert step(lab) == ("take out", "lab-decode-2") and lab.changes()[-1]["state"] == "open"
     return str(lab.changes()[-1]["id"])
 
@@ -149,13 +139,14 @@ def test_a_controller_that_dies_between_two_decodes_loses_no_request(lab: Lab, w
     with Streams(router(lab), CLIENTS) as streams:
         change_id = kill_with_the_second_out(lab, new)
         if way == "its guard alone":
-            lab.wait("the guard", lambda: lab.changes()[-1]["state"] == "rolled-back", timeout_s=240)
+            lab.expire()
+            lab.wait("the guard", lambda: lab.changes()[-1]["state"] == "rolled-back")
             text = lab.changes()[-1]["reason"]
         else:
             arguments = ("recover.yml", "-e", way, "-e", f"take_over={change_id}")
             if way == "the next run":
                 arguments = ("set_knob.yml", "-e", f"knob={KNOB}", "-e", f"value={new}", "-e", "role=decode")
-            ran = lab.play(*arguments, timeout_s=400)
+            ran = lab.play(*arguments)
             text = ran.text
             assert ran.rc == 0, text
     assert not streams.lost and streams.whole > 2 * CLIENTS, (streams.whole, streams.lost, text)

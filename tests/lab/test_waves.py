@@ -35,9 +35,9 @@ def value(lab: Lab, name: str) -> str:
 def test_a_failing_deployment_stops_the_next_wave_and_nothing_else(labs: dict[str, Lab]) -> None:
     lead = labs["east"]
     inventories = [word for lab in labs.values() for word in ("-i", lab.told["inventory"])]
-    change = ("-e", f"knob={KNOB}", "-e", "value=384", "-e", "role=decode", "-e", "pd_load_timeout_s=20")
+    change = ("-e", f"knob={KNOB}", "-e", "value=384", "-e", "role=decode", "-e", "pd_load_timeout_s=60")
     labs["north"].lab("fault", "refuse_start_with", f"{KNOB}=384")
-    ran = lead.play("set_knob.yml", *inventories, *change, "-e", "change_wave=2", timeout_s=300)
+    ran = lead.play("set_knob.yml", *inventories, *change, "-e", "change_wave=2", timeout_s=600)
     assert ran.rc == 2, ran.text
     assert [value(labs[name], name) for name in NAMES] == ["384", "512", "512"]
     assert "west is not touched: north of an earlier wave did not come to a good end" in ran.words

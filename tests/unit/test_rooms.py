@@ -86,3 +86,13 @@ def test_every_verb_can_be_typed_in_the_root_and_is_linted_there() -> None:
     assert {f"{verb}.yml" for verb in pattern.removesuffix(".yml").strip("{}").split(",")} == verbs
     readme = (ROOT / "README.md").read_text()
     assert [name for name in sorted(verbs) if f"`ansible-playbook {name}" not in readme] == []
+
+
+def test_leases_are_renewed_in_one_place() -> None:
+    """What a renewal tells a guard (its step, what it touches) has to be the same for all of them."""
+    renewing = [
+        path.name
+        for path in sorted((ROOT / "roles" / "change" / "tasks").glob("*.yml"))
+        if re.search(r"^ +verb: renew$", path.read_text(), re.MULTILINE)
+    ]
+    assert renewing == ["lease.yml"]

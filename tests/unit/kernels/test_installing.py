@@ -160,7 +160,7 @@ def test_what_something_refers_to_is_kept(root: Path, tmp_path: Path) -> None:
         store.put(f"export PYTHONPATH={changing}\n".encode())
     process = subprocess.Popen(["sleep", "60"], env={"PYTHONPATH": f"{running}"})
     try:
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while str(running).encode() not in Path(f"/proc/{process.pid}/environ").read_bytes():
             assert time.monotonic() < deadline
         found = plan_pruning(str(root), 1, store, [str(script)])

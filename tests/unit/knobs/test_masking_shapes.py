@@ -89,6 +89,6 @@ def test_what_only_looks_like_a_key_stays(text):
     "piece", ["sk-", "sk-proj-", "nvapi-", "eyJa", "eyJabcdefgh.eyJ", "wandb login ", "sk-or-_", "a-"]
 )
 def test_it_takes_time_in_proportion(piece):
-    began = time.monotonic()
+    began = time.process_time()
     mask_text(piece * (400_000 // len(piece)))
-    assert time.monotonic() - began < 8
+    assert time.process_time() - began < 8

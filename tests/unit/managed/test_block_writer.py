@@ -94,8 +94,8 @@ def test_what_the_template_exports_outside_its_block_is_still_named() -> None:
 
 def test_thousands_of_knobs_take_seconds() -> None:
     wanted = {f"SGLANG_G{number % 40}_K{number}": str(number) for number in range(3000)}
-    began = time.monotonic()
+    began = time.process_time()
     script = fill(script_of("export SPT_NOENV=1\n"), wanted)
     assert fill(script_of("export SPT_NOENV=1\n"), {**wanted, "SGLANG_G1_K1": "x"}, script).count(b"\n") == 3006
     # One by one it is more than a minute; here it is less than a second on an idle machine.
-    assert time.monotonic() - began < 15
+    assert time.process_time() - began < 15

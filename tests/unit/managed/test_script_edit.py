@@ -347,8 +347,8 @@ def test_a_block_is_written_anew_when_it_is_said(put: Put, path: Path) -> None:
 def test_thousands_of_knobs_are_planned_and_told_in_seconds(store: Store, tmp_path: Path) -> None:
     base = f"#!/bin/bash\n{BEGIN}\nexport SPT_NOENV=1\n{END}\nexec python -m sglang.launch_server\n".encode()
     wanted = {f"SGLANG_G{number % 40}_K{number}": f"a-longer-value-{number}" for number in range(3000)}
-    began = time.monotonic()
+    began = time.process_time()
     plan = plan_script(ScriptRequest(path=str(tmp_path / "many.sh"), base=base, knobs=wanted), store)
     assert len(plan.knobs) == 3001 and plan.knobs["SGLANG_G0_K0"]["after"] == "a-longer-value-0"
     # With a look at the whole script for each of them it was minutes.
-    assert time.monotonic() - began < 20
+    assert time.process_time() - began < 20

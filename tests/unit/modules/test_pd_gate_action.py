@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from types import SimpleNamespace
 
@@ -100,7 +101,7 @@ def test_a_failure_carries_gate_evidence_and_log(run):
     assert result["gate"] == "effective"
     assert result["evidence"] == {"a": 1}
     assert result["log_tail"] == lines
-    assert result["msg"].startswith("lab-decode: gate effective failed after 0.")
+    assert re.match(r"lab-decode: gate effective failed after \d+\.\d s", result["msg"])
     assert result["msg"].endswith(": SGLANG_X=256, expected 512")
     assert ran.colors[-1][1] == "red"
 
@@ -108,37 +109,53 @@ def test_a_failure_carries_gate_evidence_and_log(run):
 def test_a_required_gate_that_cannot_be_observed(run):
     last = gate("effective", "not-observable", "X cannot be seen")
     result = run(Machine(answer(last, outcome="failed"))).result
-    assert "gate effective is not observable, and is required, after 0.0 s: X cannot be seen" in result["msg"]
+    assert re.search(
+        r"gate effective is not observable, and is required, after \d+\.\d s: X cannot be seen", result["msg"]
+    )
 
 
 def test_the_deadline_is_ours(run):
     waiting = answer(gate("unit"), gate("health", "pending", "port open, /health 503 (Starting)"), log_tail=["loading"])
     machine = Machine(lambda: time.sleep(0.2) or waiting)
     ran = run(machine, timeout_s=0.7)
-    assert 0.6 < ran.s < 1.5
+    assert ran.s > 0.6
     assert ran.result["failed"] is True
     assert ran.result["outcome"] == "failed"
-    assert "gate health not passed after 0." in ran.result["msg"]
+    assert re.search(r"gate health not passed after \d+\.\d s", ran.result["msg"])
     assert "of at most 0.7 s: last seen: port open, /health 503 (Starting)" in ran.result["msg"]
     assert "resume" not in ran.result
 
 
 def test_progress_is_told_at_growing_intervals(run, monkeypatch):
-    monkeypatch.setattr(pd_gate, "FIRST_LINE_S", 0.1)
+    now = 1000.0
+    clock = SimpleNamespace(monotonic=lambda: now, time=time.time, sleep=time.sleep)
+    monkeypatch.setattr(pd_gate, "time", clock)
     waiting = answer(gate("health", "pending", "/health 503"))
-    ran = run(Machine(lambda: time.sleep(0.02) or waiting), timeout_s=1.6)
-    lines = [line for line in ran.lines if "of at most 1.6 s: /health 503" in line]
-    assert 3 <= len(lines) <= 4  # at 0.1, 0.3, 0.7, 1.5 s
-    assert lines[0].startswith("  lab-decode  health      0.")
+
+    def ask():
+        nonlocal now
+        now += 0.5
+        return waiting
+
+    ran = run(Machine(ask), timeout_s=50)
+    lines = [line for line in ran.lines if "of at most 50 s: /health 503" in line]
+    assert [line.split()[2] for line in lines] == ["3.0", "9.0", "21.0", "45.0"]
 
 
 def test_lines_go_on_while_one_call_takes_long(run, monkeypatch):
     monkeypatch.setattr(pd_gate, "FIRST_LINE_S", 0.1)
     monkeypatch.setattr(pd_gate, "TICK_S", 0.05)
     done = answer(gate("completion"), outcome="passed")
-    ran = run(Machine(lambda: time.sleep(0.5) or done))
-    assert len([line for line in ran.lines if "the machine is being asked" in line]) >= 2
-    assert ran.lines[-1].endswith("passed in 0.1 s: fine")
+    told = []
+    monkeypatch.setattr(pd_gate.display, "display", lambda text, **_more: told.append(text))
+
+    def until_two_lines_are_told():
+        while len([line for line in told if "the machine is being asked" in line]) < 2:
+            time.sleep(0.01)
+        return done
+
+    run(Machine(until_two_lines_are_told), timeout_s=600)
+    assert told[-1].endswith("passed in 0.1 s: fine")
 
 
 def test_a_lost_connection_is_outlived(run):

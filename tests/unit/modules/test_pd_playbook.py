@@ -145,7 +145,7 @@ def play(tmp_path, tasks, collections=None, connection="local"):
         stdin=subprocess.DEVNULL,
         text=True,
     )
-    text, _nothing = process.communicate(timeout=120)
+    text, _nothing = process.communicate(timeout=600)
     return Played(subprocess.CompletedProcess([], process.returncode, text, ""), out)
 
 
@@ -196,12 +196,12 @@ def test_an_instance_is_started_proved_and_stopped(tmp_path, daemon):
                         "required": ["effective"],
                         "expectations": {KNOB: 512, "SGLANG_TYPO": None},
                         "not_process": "{{ start.before }}",
-                        "timeout_s": 20,
+                        "timeout_s": 60,
                     },
                 },
                 {
                     "name": "disprove",
-                    gate: {**gates, "gates": ["effective"], "expectations": {KNOB: "256"}, "timeout_s": 20},
+                    gate: {**gates, "gates": ["effective"], "expectations": {KNOB: "256"}, "timeout_s": 60},
                 },
                 {"name": "no systemd", instance: {"unit": "decode"}},
                 {"name": "no gate", gate: {**gates, "gates": ["unit", "luck"]}},

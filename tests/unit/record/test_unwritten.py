@@ -30,7 +30,7 @@ def row(number: int, **more: Any) -> dict[str, Any]:
 
 
 def found(record: Record, *rows: dict[str, Any]) -> list[str]:
-    return [done["change_id"] for done in unwritten(record, rows, ME)]  # type: ignore[arg-type] - Record is the little that is read
+    return [done["change_id"] for done in unwritten(record, rows, ME)]  # type: ignore[arg-type]
 
 
 def test_what_the_record_lacks_is_added_and_of_an_empty_one_the_newest() -> None:

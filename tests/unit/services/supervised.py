@@ -60,7 +60,7 @@ class Supervised:
             stderr=subprocess.DEVNULL,
             env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
         )
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 60
         while not self._answers():
             assert self.process.poll() is None and time.monotonic() < deadline, "supervisord did not start"
             time.sleep(0.02)
@@ -94,7 +94,7 @@ class Supervised:
                 self.rpc.call("stopProcess", name, False)
         self._kill(marked_only=True)
         for name in self.names:
-            deadline = time.monotonic() + 15
+            deadline = time.monotonic() + 60
             while self.rpc.call("getProcessInfo", name)["statename"] == "STOPPING":
                 assert time.monotonic() < deadline
                 time.sleep(0.02)

@@ -18,7 +18,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.services.instance imp
 from supervised import engine, free_port
 
 
-def wait_for(condition, timeout_s=8.0):
+def wait_for(condition, timeout_s=60.0):
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline

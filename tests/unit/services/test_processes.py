@@ -50,7 +50,7 @@ def run():
         process.wait()
 
 
-def wait_for(condition, timeout_s=8.0):
+def wait_for(condition, timeout_s=60.0):
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline
@@ -78,7 +78,7 @@ def test_own_process(run):
     child = run(["sleep", "60"])
     process = read_process(child.pid)
     assert process.ppid == os.getpid()
-    assert 0 <= age_s(process.started_ticks) < 5
+    assert 0 <= age_s(process.started_ticks) < 60
     assert is_alive(process.id)
     assert not is_alive(ProcessId(child.pid, process.started_ticks + 1))
     assert not send_signal(ProcessId(child.pid, process.started_ticks - 1), signal.SIGKILL)

@@ -21,7 +21,7 @@ def gone(pid):
     return process is None or process.dead
 
 
-def wait_for(condition, timeout_s=8.0):
+def wait_for(condition, timeout_s=60.0):
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline
@@ -38,7 +38,7 @@ def test_start_status_stop(supervisord):
     status = manager.start("decode", settle_s=0.3)
     assert status.running
     assert status.started_ticks == read_process(status.pid).started_ticks
-    assert 0.2 < status.since_s < 5
+    assert status.since_s > 0.2
     wait_for(lambda: len(manager.processes("decode")) == 4)
     pids = manager.processes("decode")
     assert daemon.process.pid not in pids
@@ -64,7 +64,7 @@ def test_a_program_that_ignores_sigterm_is_killed_with_children_in_other_session
     begin = time.monotonic()
     stopped = manager.stop("deaf", 0.5)
     assert stopped.killed
-    assert 0.5 <= time.monotonic() - begin < 5
+    assert time.monotonic() - begin >= 0.5
     assert all(gone(pid) for pid in pids)
     status = manager.status("deaf")
     assert (status.state, status.exit_code) == ("inactive", -signal.SIGKILL)
@@ -74,6 +74,7 @@ def test_stopwaitsecs_shorter_than_our_patience_counts_as_killed(supervisord):
     daemon = supervisord({"deaf": (engine("--deaf"), "stopwaitsecs=1")})
     manager = manager_for("supervisor", str(daemon.config))
     manager.start("deaf", settle_s=0.5)
+    wait_for(lambda: manager.log_tail("deaf", 5) == ["ready"])  # deaf from before that on
     assert manager.stop("deaf", 20).killed
 
 
@@ -90,16 +91,18 @@ def test_children_that_outlive_the_main_process_are_killed_at_stop(supervisord):
     assert all(gone(pid) for pid in others)
 
 
-def test_strays_of_an_earlier_death_are_found_by_their_environment(supervisord):
+def test_strays_of_an_earlier_death_are_found_by_their_environment(supervisord, tmp_path):
     """The main process is long gone, so tree and process group lead nowhere; a session of its own hides it further."""
     more = "autorestart=false"
-    daemon = supervisord({"a": (engine("--children", 1, "--session", "--die-after", 0.8), more), "b": engine()})
+    dies = engine("--children", 1, "--session", "--load-until", tmp_path / "go", "--die-after", 0.1)
+    daemon = supervisord({"a": (dies, more), "b": engine()})
     manager = manager_for("supervisor", str(daemon.config))
     manager.start("b", settle_s=0.1)
     manager.start("a", settle_s=0.1)
     wait_for(lambda: len(manager.processes("a")) == 3)
     pids = manager.processes("a")
     main = manager.status("a").pid
+    (tmp_path / "go").touch()
     wait_for(lambda: manager.status("a").state == "failed")
     strays = [process.pid for process in manager.leftovers("a")]
     assert set(strays) >= {pid for pid in pids if pid != main and not gone(pid)}

@@ -32,7 +32,7 @@ def got(daemon: Supervised, unit: str, log: str) -> dict[str, str]:
     """The environment of the program, written by itself."""
     daemon.rpc.call("startProcess", unit, False)
     path = daemon.root / log
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not (path.exists() and b"SUPERVISOR_ENABLED" in path.read_bytes()):
         assert time.monotonic() < deadline
         time.sleep(0.02)
