@@ -64,6 +64,22 @@ attributes:
     support: full
 """
 
+    # Of a module whose action plugin asks it slice by slice until something is decided.
+    WAITS = r"""
+options:
+  slice_s:
+    description: Time that one call on the machine waits before it reports back.
+    type: float
+    default: 2
+attributes:
+  diff_mode:
+    description: Nothing is changed.
+    support: none
+  action:
+    description: Has an action plugin on the controller that waits and prints.
+    support: full
+"""
+
     # Of an action without a module.
     CONTROLLER = r"""
 attributes:

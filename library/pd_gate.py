@@ -164,10 +164,6 @@ options:
     description: Longest time for the whole ladder. At its end the task fails.
     type: float
     default: 900
-  slice_s:
-    description: Time that one call on the machine waits before it reports back.
-    type: float
-    default: 2
   log_lines:
     description: How many lines of the log a failure carries.
     type: int
@@ -179,18 +175,14 @@ attributes:
   check_mode:
     description: Says what a run would wait for, and is skipped.
     support: full
-  diff_mode:
-    description: Nothing is changed.
-    support: none
-  action:
-    description: Has an action plugin on the controller that waits and prints.
-    support: full
 notes:
   - Use the full name M(pdops.sglang.pd_gate). The action plugin needs it.
 seealso:
   - module: pdops.sglang.pd_instance
 author:
   - the pdops authors (@pdops)
+extends_documentation_fragment:
+  - pdops.sglang.machine.waits
 """
 
 EXAMPLES = r"""

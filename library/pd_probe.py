@@ -111,22 +111,12 @@ options:
   proxy_api_key_file:
     description: File on the machine, mode 0600, that holds the key of the proxy, if it is another.
     type: path
-  slice_s:
-    description: Time that one call on the machine waits before it reports back.
-    type: float
-    default: 2
   resume:
     description: Set by the action plugin. Starts the probe as a process of its own, or looks at it.
     type: dict
 attributes:
   check_mode:
     description: Says what it would send, and is skipped.
-    support: full
-  diff_mode:
-    description: Nothing is changed.
-    support: none
-  action:
-    description: Has an action plugin on the controller that waits and prints.
     support: full
 notes:
   - Use the full name M(pdops.sglang.pd_probe). The action plugin needs it.
@@ -135,6 +125,8 @@ seealso:
   - module: pdops.sglang.pd_gate
 author:
   - the pdops authors (@pdops)
+extends_documentation_fragment:
+  - pdops.sglang.machine.waits
 """
 
 EXAMPLES = r"""
@@ -348,10 +340,6 @@ from ..module_utils.probe.probing import run
 from ..module_utils.probe.worker import look, start
 
 
-def _quiet(_line: str, _good: bool) -> None:
-    """Without the action plugin nobody reads lines."""
-
-
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
@@ -396,7 +384,7 @@ def main() -> None:
             module.exit_json(changed=False, skipped=True, msg=f"{given['name']}: {plan.would()}")
         if given["resume"] is not None:
             module.exit_json(changed=False, name=start(plan), lines=[], seen=0, result=None)
-        found: dict[str, Any] = run(plan, _quiet)
+        found: dict[str, Any] = run(plan)
     except PdopsError as error:
         module.fail_json(msg=str(error), **error.details)
     if found["verdict"] == FAILED:

@@ -174,8 +174,8 @@ def _per_word(answered: Answered, known: float) -> float:
     return max(1.0, tokens / words) if tokens is not None and words else known
 
 
-def run(plan: Plan, tell: Tell) -> Dict[str, Any]:
-    """Probe. Returns the data of pd_probe without ``changed``; PdopsError when nobody names a model.
+def run(plan: Plan, tell: Tell = lambda _line, _good: None) -> Dict[str, Any]:
+    """Probe; ``tell`` is given each line of progress and whether it is a good one. Returns the data of pd_probe without ``changed``; PdopsError when nobody names a model.
 
     ``verdict`` is failed when a request or a round failed; requests that could not be sent are not-observable.
     """

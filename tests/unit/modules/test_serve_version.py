@@ -1,83 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) 2026 the pdops authors
-"""The module serve_version in process: every verb, and what it must never do."""
+# ruff: noqa: F811 (fixtures are imported, and named as arguments)
+"""The module serve_version in process: every verb but prune, and what it must never do."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import pytest
-from ansible.module_utils.testing import patch_module_args
-from ansible_collections.pdops.sglang.plugins.module_utils.change.book import Book
 from ansible_collections.pdops.sglang.plugins.module_utils.store.store import Store
-from ansible_collections.pdops.sglang.plugins.modules import serve_version
 
-ROOT = Path(__file__).resolve().parents[3]
-CASES = ROOT / "tests" / "unit" / "scripts" / "cases"
-KNOB = "SGLANG_SM120_MMA_TARGET_CTAS"
-LABEL = "pretgt_revert_2025"
-
-Module = Callable[..., "tuple[int, dict[str, Any]]"]
-
-
-@pytest.fixture
-def script(tmp_path: Path) -> Path:
-    """The story's script: the knob is gone, and the backup of before has it."""
-    path = tmp_path / "serve_decode.sh"
-    shutil.copy(CASES / "01_dsv4_decode.reverted.sh", path)
-    backup = tmp_path / f"serve_decode.sh.{LABEL}.bak"
-    shutil.copy(CASES / "01_dsv4_decode.sh", backup)
-    os.utime(backup, (1.7e9, 1.7e9))
-    path.chmod(0o750)
-    return path
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path / "state"))
-
-
-@pytest.fixture
-def module(script: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Module:
-    def run(verb: str, check: bool = False, diff: bool = False, **given: Any) -> tuple[int, dict[str, Any]]:
-        arguments = {
-            **({} if verb == "verify" else {"path": str(script)}),
-            "verb": verb,
-            "state_dir": str(tmp_path / "state"),
-            "_ansible_check_mode": check,
-            "_ansible_diff": diff,
-            "_ansible_remote_tmp": str(tmp_path),
-            **given,
-        }
-        with patch_module_args(arguments), pytest.raises(SystemExit) as ended:
-            serve_version.main()
-        answer = json.loads(capsys.readouterr().out)
-        assert isinstance(answer, dict) and isinstance(ended.value.code, int)
-        return ended.value.code, answer
-
-    return run
-
-
-def snapshot(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def add(store: Store, script: Path, *values: str) -> list[str]:
-    """Versions with these values of the knob, oldest first; their sha256. The script is not touched."""
-    text = (CASES / "01_dsv4_decode.sh").read_bytes()
-    return [
-        store.add_version(str(script), text.replace(b"CTAS=512", f"CTAS={value}".encode()), value, "alice", None).sha256
-        for value in values
-    ]
-
-
-def use(store: Store, script: Path, sha256: str) -> None:
-    script.write_bytes(store.content(sha256))
+from .versioned import CASES, KNOB, LABEL, Module, add, module, opened, script, snapshot, store, use  # noqa: F401
 
 
 def test_list_of_a_machine_that_never_saw_pdops_shows_the_backup_and_makes_nothing(
@@ -282,96 +217,11 @@ def test_restore_refuses_what_would_not_start(module: Module, script: Path) -> N
     assert script.read_bytes() == now
 
 
-def opened(store: Store, script: Path, change_id: str, state: str, **files: Any) -> None:
-    """The record of a change, as the book keeps it."""
-    record = {
-        "id": change_id,
-        "deployment": "dsv4",
-        "verb": "set",
-        "summary": "set X",
-        "leader": {"user": "bob", "host": "ops", "pid": 1, "boot_id": "", "started_ticks": 0},
-        "opened": f"2026-11-29T00:00:{len(Book(store).all()):02}Z",
-        "state": state,
-        "reason": "",
-        "files": [{"instance": "d", "path": str(script), "sha256_before": "", "sha256_after": "", **files}],
-        "instances": [{"name": "d", "unit": "d", "serve_script": str(script)}],
-        "steps": [],
-        "touched": [],
-        "inherits": [],
-        "lease": {"step": "", "budget_s": 1, "boot_id": "", "deadline_s": 0.0, "renewed": ""},
-    }
-    store.write_state(os.path.join(store.state_dir, "changes", f"{change_id}.json"), json.dumps(record).encode())
-
-
 def test_restore_keeps_out_of_somebody_elses_change(module: Module, store: Store, script: Path) -> None:
     opened(store, script, "20261129T1-set-1", "open")
     code, answer = module("restore", version=LABEL)
     assert code == 1 and "in the hands of change 20261129T1-set-1" in answer["msg"]
     assert module("restore", version=LABEL, change_id="20261129T1-set-1")[1]["changed"] is True
-
-
-def test_prune_by_count_and_age(module: Module, store: Store, script: Path, tmp_path: Path) -> None:
-    module("import")
-    shas = add(store, script, "1", "2", "3", "4")
-    before = snapshot(tmp_path)
-    _, looked = module("prune", keep=2, check=True)
-    assert snapshot(tmp_path) == before
-    assert [row["label"] for row in looked["pruned"]] == ["2", "1", LABEL]
-    # Both: only what is beyond the count and old as well.
-    _, answer = module("prune", keep=2, older_than_s=3600)
-    assert [row["label"] for row in answer["pruned"]] == [LABEL]
-    _, answer = module("prune", keep=2, actor="alice")
-    assert answer["changed"] is True and sorted(answer["removed_objects"]) == sorted(shas[:2])
-    assert [item.label for item in store.versions(str(script))] == ["4", "3"]
-    assert [(entry["verb"], entry["step"]) for entry in store.journal()[-2:]] == [("prune", "begin"), ("prune", "done")]
-    assert module("prune", keep=2)[1]["changed"] is False
-    assert module("verify")[1]["ok"] is True
-
-
-def test_prune_keeps_the_newest_what_is_there_now_and_what_changes_need(
-    module: Module, store: Store, script: Path
-) -> None:
-    shas = add(store, script, *"12345678")
-    use(store, script, shas[2])
-    opened(store, script, "20261129T1-set-1", "rollback-failed", sha256_before=shas[0])
-    opened(store, script, "20261129T1-set-2", "confirmed")
-    opened(store, script, "20261129T1-set-3", "rollback-failed", sha256_before=shas[3])
-    opened(store, script, "20261129T1-set-4", "rolling-back", sha256_after=shas[4], ours=[shas[5]])
-    _, answer = module("prune", older_than_s=0, keep=1)
-    if answer["pruned"] == []:  # all were made within this second
-        _, answer = module("prune", keep=1)
-    assert [row["label"] for row in answer["pruned"]] == ["7", "2", "1"]
-    reasons = {row["label"]: row["reason"] for row in answer["kept"]}
-    assert reasons == {
-        "6": "change 20261129T1-set-4 is rolling-back",
-        "5": "change 20261129T1-set-4 is rolling-back",
-        "4": "the rollback of change 20261129T1-set-3 failed and may be tried again",
-        "3": "it is what the script holds now",
-    }
-    for number in (2, 3, 4, 5, 7):
-        store.content(shas[number])
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({}, "keep"),
-        ({"keep": 0}, "must be 1 or more"),
-        ({"older_than_s": -1}, "is no age"),
-        ({"older_than_s": "nan"}, "is no age"),
-        ({"keep": 1, "path": "relative"}, "is not absolute"),
-    ],
-)
-def test_prune_refuses_what_makes_no_sense(module: Module, store: Store, given: dict[str, Any], words: str) -> None:
-    code, answer = module("prune", **given)
-    assert code == 1 and words in answer["msg"] and not Path(store.state_dir).exists()
-
-
-def test_prune_refuses_when_a_change_cannot_be_read(module: Module, store: Store, script: Path) -> None:
-    add(store, script, "1", "2")
-    store.write_state(os.path.join(store.state_dir, "changes", "20261129T1-set-1.json"), b"garbage")
-    code, answer = module("prune", keep=1)
-    assert code == 1 and "cannot be read" in answer["msg"] and len(store.versions(str(script))) == 2
 
 
 def test_verify_tells_and_fails_only_when_asked(module: Module, store: Store, script: Path) -> None:

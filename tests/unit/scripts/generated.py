@@ -8,121 +8,7 @@ from functools import cache
 
 from hypothesis import strategies as st
 
-NAMES = ("SGLANG_AA", "SGLANG_AA_BB", "SGLANG_CC", "UCX_DD", "EE")
-HELPERS = ("TT", "PORT")
-_ANY = st.sampled_from(NAMES + HELPERS)
-_NAME = st.sampled_from(NAMES)
-
-_BARE = st.sampled_from(
-    [
-        "1",
-        "0",
-        "512",
-        "a,b",
-        "x/y",
-        "a=b",
-        "x:y",
-        "-",
-        "",
-        "{a}",
-        "é",
-        "a#b",
-        "a!b",
-        "%",
-        "@",
-        "a^b",
-        "]",
-        "1.5",
-        "=",
-        "a{b",
-    ]
-)
-_SINGLE = st.sampled_from(
-    ["''", "'a b'", "'#no'", "'\"'", "'$TT'", "'a;b'", "'a\\'", '\'{"k": "v"}\'', "'a\nb'", "'`x`'", "'export EE=9'"]
-)
-_DOUBLE = st.sampled_from(
-    [
-        '""',
-        '"a b"',
-        '"#no"',
-        '"it\'s"',
-        '"\\$x"',
-        '"a\\"b"',
-        '"a\\\\b"',
-        '"\\x"',
-        '"a\\\nb"',
-        '"a\nb"',
-        '"\\`"',
-        '"$"',
-        '"*"',
-        '"a $ b"',
-    ]
-)
-_ESCAPED = st.sampled_from(["\\ ", "\\'", '\\"', "\\$", "\\\\", "\\#", "\\\n", "\\;", "\\a"])
-_ANSI = st.sampled_from(
-    ["$'a\\tb'", "$'\\x41'", "$'\\101'", "$'it\\'s'", "$'a\\nb'", "$'\\\\'", "$'\\q'", "$'a\\0b'c", '$"a b"']
-)
-_ODD = st.sampled_from(["~", "~/x", "a:~", "{1,2}", "*", "a?", "[a]", "{1..3}", "{a,b}x", "{}", "~root", "a~", "x=~"])
-
-
-@st.composite
-def _expansion(draw: st.DrawFn) -> str:
-    name = draw(_ANY)
-    word = draw(st.sampled_from(["d", "", "d e", "'q r'", '"s"', "$EE", "${TT:-t}", "a\\}b", "it's"]))
-    form = draw(
-        st.sampled_from(
-            [
-                "$N",
-                "${N}",
-                "${N:-W}",
-                "${N-W}",
-                "${N:+W}",
-                "${N+W}",
-                "${N:=W}",
-                "${N=W}",
-                "${#N}",
-                "${N#a}",
-                "${N%%b*}",
-                "${N/a/b}",
-                "$(echo hi)",
-                "`echo hi`",
-                "$((1+2))",
-                '$(echo "$N")',
-                "${N:0:2}",
-                "${N^^}",
-                "$((ZZ+1))",
-                "$(echo ')' # )\n)",
-                "$(case a in a) echo x;; esac)",
-                "${!ZZ*}",
-                "$#",
-                "$1",
-                "${N@Q}",
-            ]  # fmt: skip
-        )
-    )
-    if word == "it's" and "W" in form:
-        word = "d"
-    return form.replace("N", name).replace("W", word)
-
-
-@st.composite
-def _quoted_expansion(draw: st.DrawFn) -> str:
-    before, after = draw(st.sampled_from(["", "a ", "/x:", "'"])), draw(st.sampled_from(["", " b", ":/y", "#"]))
-    return f'"{before}{draw(_expansion())}{after}"'
-
-
-@st.composite
-def value(draw: st.DrawFn) -> str:
-    count = draw(st.sampled_from([1, 1, 1, 2, 3]))
-    piece = st.one_of(_BARE, _BARE, _SINGLE, _DOUBLE, _ESCAPED, _ANSI, _ODD, _expansion(), _quoted_expansion())
-    return "".join(draw(piece) for _ in range(count))
-
-
-@st.composite
-def _assignment(draw: st.DrawFn, names: st.SearchStrategy[str] = _NAME) -> str:
-    operator = draw(st.sampled_from(["=", "=", "=", "=", "=", "+="]))
-    return draw(names) + operator + draw(value())
-
+from .generated_words import HELPERS, NAME, NAMES, assignment
 
 _GAP = st.sampled_from([" ", " ", " ", "  ", "\t", " \\\n  ", " \\\n"])
 _COMMENT = st.sampled_from(["", "", "", " # why", "\t# it's \"odd", " #", "  #export EE=3", " # `"])
@@ -153,7 +39,7 @@ def _export(draw: st.DrawFn) -> str:
     )
     parts = [command]
     for _ in range(draw(st.sampled_from([1, 1, 1, 2, 3]))):
-        parts.append(draw(st.one_of(_assignment(), _assignment(), _assignment(), _NAME, _quoted_export())))
+        parts.append(draw(st.one_of(assignment(), assignment(), assignment(), NAME, _quoted_export())))
     text = parts[0]
     for part in parts[1:]:
         text += draw(_GAP) + part
@@ -162,13 +48,13 @@ def _export(draw: st.DrawFn) -> str:
 
 @st.composite
 def _quoted_export(draw: st.DrawFn) -> str:
-    return draw(st.sampled_from(['"N=a b"', "'N=c'", '"N"=d', "N'='e", '"N=$TT"', 'N"=f"'])).replace("N", draw(_NAME))
+    return draw(st.sampled_from(['"N=a b"', "'N=c'", '"N"=d', "N'='e", '"N=$TT"', 'N"=f"'])).replace("N", draw(NAME))
 
 
 _PLAIN = st.one_of(
-    _assignment(st.sampled_from(NAMES + HELPERS)),
-    _assignment(st.sampled_from(HELPERS)),
-    st.builds(lambda one, other: f"{one} {other}", _assignment(), _assignment()),
+    assignment(st.sampled_from(NAMES + HELPERS)),
+    assignment(st.sampled_from(HELPERS)),
+    st.builds(lambda one, other: f"{one} {other}", assignment(), assignment()),
 )
 
 
@@ -241,7 +127,7 @@ def _other(draw: st.DrawFn) -> str:
             ]  # fmt: skip
         )
     )
-    return form.replace("M", draw(_NAME)).replace("N", draw(_NAME))
+    return form.replace("M", draw(NAME)).replace("N", draw(NAME))
 
 
 _CONDITION = st.sampled_from(

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
 
-from .generated import ASKED, NAMES, script
+from .generated import ASKED, script
+from .generated_words import NAMES
 from .judging import judge_edit, judge_reading
 from .oracle import Bash
 
