@@ -115,8 +115,10 @@ class ActionModule(ActionBase):
             target = os.path.join(item["source"], name)
             # Into place whole: another run may install from there at this moment.
             half = shlex.quote(f"{target}.{os.path.basename(self._connection._shell.tmpdir.rstrip('/'))}")
+            # What did not fit must not keep a full disk full.
             done = self._low_level_execute_command(
                 f"install -D -m 0644 {carried} {half} && mv -f {half} {shlex.quote(target)} && rm -f {carried}"
+                f" || {{ rm -f {half}; exit 1; }}"
             )
             if done["rc"] != 0:
                 said = " ".join(done["stderr"].split())[-300:].rstrip(".")

@@ -179,8 +179,7 @@ def present(module, root, selected):
         lines.append(f"{len(wheel.files)} files; no other one is there to compare with")
     path = os.path.join(root, wheel.folder)
     if todo:
-        # Also in check mode, as all that would be refused.
-        Store(given["state_dir"]).check_usable()
+        check_journal(module)
     if todo and not module.check_mode:
         with noted(module, path=path, sha256=wheel.sha256, said=todo):
             installing.install(wheel, root)
@@ -200,6 +199,11 @@ def present(module, root, selected):
             "after": listing(wheel.hashes),
         },
     }
+
+
+def check_journal(module):
+    # Also in check mode, as all that would be refused.
+    Store(module.params["state_dir"]).check_usable()
 
 
 @contextlib.contextmanager
@@ -224,6 +228,8 @@ def removal(module, root, keep, only):
         raise PdopsError(f"{os.path.join(root, only)} is not removed: {held}.")
     gone = [folder.path for folder in pruning.gone]
     removed = [*gone, *pruning.caches]
+    if removed:
+        check_journal(module)
     if removed and not module.check_mode:
         with noted(module, removed=removed):
             for path in gone:

@@ -131,19 +131,16 @@ lines:
   elements: str
 """
 
-import os
-
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils import bytecode  # noqa: F401 - what is imported after it is kept compiled
 from ..module_utils.deployment import instance_from_dict
-from ..module_utils.kernel_package.aiming import aim, asked_from
+from ..module_utils.kernel_package.aiming import aim, asked_from, check_room
 from ..module_utils.kernel_package.checks import CHECKS, FAILED, Bench, SelfTest
 from ..module_utils.kernel_package.prewarming import make_status_folder, prewarm
 from ..module_utils.machine_arguments import STATE
 from ..module_utils.pdops_error import PdopsError
 from ..module_utils.store.doing import note
-from ..module_utils.store.obstacles import why_not_made
 from ..module_utils.store.store import Store
 
 
@@ -199,13 +196,6 @@ def run_prepare(module, found, asked):
     }
 
 
-def check_room(name, found, asked):
-    for path in (found.status, *([found.cache] if asked.compiles else [])):
-        against = "" if os.path.isdir(path) else why_not_made(path)
-        if against:
-            raise PdopsError(f"{name}: {path} could not be made: {against}. Nothing was changed.")
-
-
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
@@ -233,7 +223,7 @@ def main() -> None:
         asked = asked_from(instance, given, given["checks"])
         found = aim(asked)
         if given["phase"] == "look":
-            check_room(instance.name, found, asked)
+            check_room(asked, found)
         answer = {"changed": False, "lines": []}
         if given["phase"] == "test" and not module.check_mode:
             answer = run_test(module, instance.name, found, asked)

@@ -216,7 +216,7 @@ log_tail:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils import bytecode  # noqa: F401 - what is imported after it is kept compiled
-from ..module_utils.change.stepping import take_step
+from ..module_utils.change.stepping import act_alone, take_step
 from ..module_utils.gates.api_key import optional_key
 from ..module_utils.machine_arguments import STATE
 from ..module_utils.pdops_error import PdopsError
@@ -266,21 +266,18 @@ def main() -> None:
             verb = {"started": "start", "stopped": "stop", "restarted": "restart"}[given["state"]]
             name = given["instance"] or given["unit"]
             _record, noted = take_step(Store(given["state_dir"]), given["change_id"], verb, name, "", given["budget_s"])
-        if given["change_id"] or module.check_mode or not bring(manager, request, True)["changed"]:
+        if given["change_id"] or module.check_mode:
             result = bring(manager, request, module.check_mode)
         else:
-            # Here and not above: a step of a change is a short call of which imports are the larger part.
-            from ..module_utils.store.doing import journaled
-
             line = {
                 "verb": "pd_instance",
                 "state": given["state"],
                 "instance": given["instance"] or given["unit"],
                 "actor": given["actor"],
             }
-            with journaled(Store(given["state_dir"]), line, must=False) as doing:
-                result = bring(manager, request)
-            noted = doing.trouble
+            result, noted = act_alone(
+                Store(given["state_dir"]), line, lambda only_look: bring(manager, request, only_look)
+            )
     except PdopsError as error:
         module.fail_json(msg=str(error), **error.details)
     for warning in (*noted, *result.pop("warnings", [])):

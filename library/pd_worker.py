@@ -120,7 +120,7 @@ workers:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils import bytecode  # noqa: F401 - what is imported after it is kept compiled
-from ..module_utils.change.stepping import take_step
+from ..module_utils.change.stepping import act_alone, take_step
 from ..module_utils.gates.api_key import read_key
 from ..module_utils.machine_arguments import STATE
 from ..module_utils.pdops_error import PdopsError
@@ -166,12 +166,9 @@ def main() -> None:
             # the guard registers the worker itself.
             store, name = Store(given["state_dir"]), given["instance"] or ""
             _record, noted = take_step(store, given["change_id"], verb, name, given["url"], given["wait_s"])
-        if given["change_id"] or module.check_mode or not bring_worker(wanted, True)["changed"]:
+        if given["change_id"] or module.check_mode:
             result = bring_worker(wanted, module.check_mode)
         else:
-            # Here and not above: a step of a change is a short call of which imports are the larger part.
-            from ..module_utils.store.doing import journaled
-
             line = {
                 "verb": "pd_worker",
                 "state": given["state"],
@@ -180,9 +177,9 @@ def main() -> None:
                 "url": given["url"],
                 "actor": given["actor"],
             }
-            with journaled(Store(given["state_dir"]), line, must=False) as doing:
-                result = bring_worker(wanted)
-            noted = doing.trouble
+            result, noted = act_alone(
+                Store(given["state_dir"]), line, lambda only_look: bring_worker(wanted, only_look)
+            )
     except PdopsError as error:
         module.fail_json(msg=str(error), **error.details)
     for warning in noted:

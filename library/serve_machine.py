@@ -116,6 +116,9 @@ def main() -> None:
     try:
         tasks = plan_machine(wanted)
         result = {"changed": bool(tasks), "tasks": [task.as_dict() for task in tasks]}
+        if tasks:
+            # Also when it only looks, as all that would be refused.
+            Store(given["state_dir"]).check_usable()
         if given["phase"] == "look":
             result["lacking"] = {
                 str(task.details["source"]): venv.lacking(task.details["wheels"], str(task.details["source"]))

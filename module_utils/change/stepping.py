@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) 2026 the pdops authors
-"""Takes the next step of a change: written down before its effect, and never without a living guard."""
+"""Takes the next step of a change: written down before its effect, and never without a living guard. What no change leads, beside it."""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from ..pdops_error import PdopsError
 from ..store.store import Store
@@ -34,6 +36,26 @@ def take_step(
             f"the guard of change {change_id} was gone before {step} {instance}".rstrip() + ", and was started again"
         )
     return book.note_step(change_id, step, instance, said, budget_s), warnings
+
+
+def act_alone(
+    store: Store, row: Mapping[str, Any], act: Callable[[bool], dict[str, Any]]
+) -> tuple[dict[str, Any], list[str]]:
+    """Do what no change leads, with its lines in the journal when it changes something; returns its result and sentences to warn with.
+
+    It may be what mends a deployment, so it does not wait for a journal that cannot be written.
+
+    :param row: what the lines say, see :func:`..store.doing.journaled`
+    :param act: with True it only looks, and its result says in ``changed`` whether there is something to do
+    """
+    if not act(True)["changed"]:
+        return act(False), []
+    # Here and not above: a step of a change is a short call of which imports are the larger part.
+    from ..store.doing import journaled
+
+    with journaled(store, row, must=False) as doing:
+        result = act(False)
+    return result, doing.trouble
 
 
 def _newest_agent(store: Store) -> str:

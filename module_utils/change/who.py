@@ -92,5 +92,5 @@ def operator() -> str:
 
 
 def told(leader: Leader) -> str:
-    """`alice on host ops1`, for sentences."""
+    """`alice on ops1`, for sentences."""
     return f"{leader.get('user') or 'somebody'} on {leader.get('host') or 'an unknown host'}"

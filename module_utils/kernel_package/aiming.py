@@ -17,6 +17,7 @@ from ..services.base import UnitStatus
 from ..services.choosing import manager_for
 from ..store.atomic import read_regular
 from ..store.backups import MOST_BYTES
+from ..store.obstacles import why_not_made
 from ..unit_environment.effect import Effect
 from ..unit_environment.report import unit_environment
 from .compiled import cache_name
@@ -175,3 +176,14 @@ def asked_from(instance: Instance, options: Mapping[str, Any], checks: Sequence[
         user=options.get("user") or None,
         more=more,
     )
+
+
+def check_room(asked: Asked, found: Aim) -> None:
+    """Refuse an instance whose folders (for the plugin's records, for what is compiled) are missing and could not be made.
+
+    :raises PdopsError: with what is against it
+    """
+    for path in (found.status, found.cache if asked.compiles else None):
+        against = why_not_made(path) if path and not os.path.isdir(path) else ""
+        if against:
+            raise PdopsError(f"{asked.instance.name}: {path} could not be made: {against}. Nothing was changed.")

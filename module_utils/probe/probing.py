@@ -175,7 +175,9 @@ def _per_word(answered: Answered, known: float) -> float:
 
 
 def run(plan: Plan, tell: Tell = lambda _line, _good: None) -> Dict[str, Any]:
-    """Probe; ``tell`` is given each line of progress and whether it is a good one. Returns the data of pd_probe without ``changed``; PdopsError when nobody names a model.
+    """Probe. Returns the data of pd_probe without ``changed``; PdopsError when nobody names a model.
+
+    ``tell`` is given each line of progress, and whether it is a good one.
 
     ``verdict`` is failed when a request or a round failed; requests that could not be sent are not-observable.
     """

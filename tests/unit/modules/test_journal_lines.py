@@ -115,6 +115,8 @@ def test_an_install_that_fails_or_may_not_begin(
     from ansible_collections.pdops.sglang.plugins.module_utils.kernel_package import installing
 
     made, common = make_wheel(tmp_path / "a"), {"root": str(tmp_path / "kernels")}
+    there = Path(module("kernel_package", wheel=str(make_wheel(tmp_path / "b", "0.2.0")), **common)["path"])
+    lines()
     with monkeypatch.context() as full:
         full.setattr(installing, "_readable", lambda *_: "a file")  # a disk that gives back what was not written
         failed = module("kernel_package", wheel=str(made), **common)
@@ -125,7 +127,10 @@ def test_an_install_that_fails_or_may_not_begin(
     refused = module("kernel_package", True, wheel=str(made), **common)
     assert "is open to others" in refused["msg"], "and in check mode just so"
     refused = module("kernel_package", wheel=str(made), **common)
-    assert "is open to others" in refused["msg"] and not list((tmp_path / "kernels").glob("0*"))
+    assert "is open to others" in refused["msg"] and list((tmp_path / "kernels").glob("0*")) == [there]
+    for check in (True, False):
+        refused = module("kernel_package", check, state="absent", name=there.name, **common)
+        assert "is open to others" in refused["msg"] and there.exists(), check
 
 
 def test_kernels_that_were_made_ready_and_such_that_do_not_hold(module: Module, lines: Lines, tmp_path: Path) -> None:
@@ -170,6 +175,10 @@ def test_folders_and_an_environment_that_a_deploy_makes(module: Module, lines: L
     looked = module("serve_machine", phase="look", **given)
     assert looked["changed"] and lines() == []
     assert module("serve_machine", True, phase="make", **given)["changed"] and lines() == []
+    (tmp_path / "state").mkdir(mode=0o750)
+    (tmp_path / "state").chmod(0o750)
+    assert "is open to others" in module("serve_machine", phase="look", **given)["msg"], "before wheels are carried"
+    (tmp_path / "state").chmod(0o700)
     module("serve_machine", phase="begin", **given)
     (begin,) = lines()
     assert begin == {
