@@ -82,7 +82,7 @@ class Lab:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
         )
         if check:
             assert done.returncode == 0, done.stdout + done.stderr

@@ -39,7 +39,7 @@ def run(lab: Lab, *words: str) -> tuple[int, str]:
         env=lab.environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, done.stdout + done.stderr

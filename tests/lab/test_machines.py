@@ -143,13 +143,19 @@ def test_a_pair_that_does_not_serve_goes_back_on_all_machines_and_the_prefill_re
     lab: Lab, fault: str
 ) -> None:
     old, pids = scripts(lab), lab.pids()
+    prefill = 0
+
+    def fall_ill(_process: subprocess.Popen[str]) -> None:
+        nonlocal prefill
+        prefill = lab.pid("lab-prefill")
+        lab.fault(fault)
+
     process = start_and(
         lab,
         ("set_knob.yml", "-e", f"knob={KNOB}", "-e", "value=384", "-e", "role=decode", *QUICK),
         lambda: steps(lab, "lab-m2")[-1] == ("start", "lab-decode"),
-        lambda _process: lab.fault(fault),
+        fall_ill,
     )
-    prefill = lab.pid("lab-prefill")
     lab.wait("the way back", lambda: newest(lab, "lab-m1")["state"] != "open")
     lab.fault(clear=True)
     text, _ = process.communicate(timeout=600)

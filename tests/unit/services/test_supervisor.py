@@ -42,7 +42,7 @@ def test_start_status_stop(supervisord):
     wait_for(lambda: len(manager.processes("decode")) == 4)
     pids = manager.processes("decode")
     assert daemon.process.pid not in pids
-    assert manager.log_tail("decode", 5) == ["loading", "ready"]
+    wait_for(lambda: manager.log_tail("decode", 5) == ["loading", "ready"])
     again = manager.start("decode", settle_s=0.0)  # idempotent
     assert again.pid == status.pid
     stopped = manager.stop("decode", 10)
