@@ -78,7 +78,7 @@ def make(wanted: Mapping[str, Any]) -> None:
             absent = lacking(wanted["wheels"], str(wanted["source"]))
             if absent:
                 raise PdopsError(
-                    f"{wanted['source']} has not {absent[0]} as this run saw it on the controller: it was damaged on its way, or changed "
+                    f"{wanted['source']} does not have {absent[0]} as this run saw it on the controller: it was damaged on its way, or changed "
                     "there meanwhile; what serves was not touched, run again."
                 )
             write_private(half, b"")

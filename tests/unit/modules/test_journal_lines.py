@@ -187,7 +187,7 @@ def test_folders_and_an_environment_that_a_deploy_makes(module: Module, lines: L
     assert f"make folder {root}" in begin["tasks"] and not Path(root).exists()
     lacks = module("serve_machine", phase="make", begun=True, **given)  # the action carries the wheels before this
     (failed,) = lines()
-    assert failed["step"] == "failed" and failed["said"] == lacks["msg"] and "has not tiny-1.0" in failed["said"]
+    assert failed["step"] == "failed" and failed["said"] == lacks["msg"] and "does not have tiny-1.0" in failed["said"]
     module("serve_machine", phase="stop", said="tiny was taken away", **given)
     assert [(row["step"], row["said"]) for row in lines()] == [("failed", "tiny was taken away")]
     source = Path(root) / "wheels" / wheels["key"]

@@ -203,7 +203,7 @@ def test_a_wheel_that_was_damaged_on_the_way_is_not_installed(tmp_path: Path) ->
     needed = wanted(tmp_path)
     (Path(needed["source"]) / "tiny-1.0-py3-none-any.whl").write_bytes(b"cut")
     assert venv.lacking(needed["wheels"], needed["source"]) == ["tiny-1.0-py3-none-any.whl"]
-    with pytest.raises(PdopsError, match=r"has not tiny-1\.0.* as this run saw it"):
+    with pytest.raises(PdopsError, match=r"does not have tiny-1\.0.* as this run saw it"):
         venv.make(needed)
 
 
