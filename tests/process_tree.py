@@ -15,11 +15,16 @@ from typing import Any
 
 
 def tree(pid: int) -> list[int]:
-    """A process with all below it; workers of ansible-playbook have sessions of their own."""
+    """A process with all below it but guards; workers of ansible-playbook have sessions of their own.
+
+    A guard (``….pyz guard …``) is meant to outlive its controller, and is below it only until the module that started it has ended.
+    """
     parents = {}
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError, ValueError):
-            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            if b".pyz\0" not in (entry / "cmdline").read_bytes():
+                parents[int(entry.name)] = parent
     found = [pid]
     for one in found:
         found += [child for child, parent in parents.items() if parent == one]
