@@ -164,6 +164,7 @@ def test_killed_after_the_drain(supervisord):
     daemon = supervisord({"deaf": engine("--deaf")})
     manager = manager_for("supervisor", str(daemon.config))
     bring(manager, Request("deaf", "started"))
+    wait_for(lambda: manager.log_tail("deaf", 5) == ["ready"])  # deaf from before that on
     result = bring(manager, Request("deaf", "stopped", drain_s=0.3))
     assert result["killed"]
     assert result["after"]["exit_code"] == -9

@@ -115,7 +115,9 @@ def test_strays_of_an_earlier_death_are_found_by_their_environment(supervisord, 
 
 def test_exit_code_and_log_of_a_program_that_dies_at_once(supervisord, patient):
     """supervisord itself forgets the exit status in this case; it is in its log."""
-    daemon = supervisord({"dies": engine("--die-after", 0, "--say", "loading", "--exit-code", 7)})
+    # startsecs: on a busy machine the engine may live for more than the usual second, and would then be started again.
+    dies = engine("--die-after", 0, "--say", "loading", "--exit-code", 7)
+    daemon = supervisord({"dies": (dies, "startretries=0\nstartsecs=30")})
     manager = manager_for("supervisor", str(daemon.config))
     with pytest.raises(PdopsError) as caught:
         manager.start("dies")
@@ -128,7 +130,6 @@ def test_exit_code_and_log_of_a_program_that_dies_at_once(supervisord, patient):
 
 
 def test_the_log_of_a_failed_start_holds_no_older_run(supervisord, patient):
-    # startsecs: on a busy machine the engine may live for more than the usual second, and would then be started again.
     daemon = supervisord({"dies": (engine("--die-after", 0, "--say", "loading"), "startretries=0\nstartsecs=30")})
     manager = manager_for("supervisor", str(daemon.config))
     for _run in range(2):
@@ -142,7 +143,7 @@ def test_the_log_of_a_failed_start_holds_no_older_run(supervisord, patient):
 
 
 def test_last_exit_is_known_when_the_next_process_runs_already(supervisord):
-    daemon = supervisord({"falls": engine("--die-after", 1.3, "--exit-code", 5)})
+    daemon = supervisord({"falls": engine("--die-after", 4, "--exit-code", 5)})
     manager = manager_for("supervisor", str(daemon.config))
     first = manager.start("falls", settle_s=0.1).pid
     wait_for(lambda: manager.status("falls").pid not in (None, first))

@@ -52,6 +52,7 @@ def test_start_and_stop_take_the_whole_cgroup(fake_systemd, manager):
 def test_a_process_that_ignores_sigterm_is_killed_at_the_deadline(fake_systemd, manager):
     fake_systemd.unit("deaf.service", command("--deaf", "--children", 1))
     pid = manager.start("deaf.service", settle_s=0.5).pid
+    wait_for(lambda: len(manager.processes("deaf.service")) == 3)  # deaf from before it has children on
     begin = time.monotonic()
     stopped = manager.stop("deaf.service", 0.6)
     assert stopped.killed
@@ -190,9 +191,11 @@ def test_no_permission_says_become(fake_systemd, manager):
         manager.start("a.service")
 
 
-def test_leftovers_of_a_dead_main_process_are_found_and_killed(fake_systemd, manager):
-    fake_systemd.unit("crash.service", command("--children", 1, "--deaf-children", "--die-after", 1.6))
+def test_leftovers_of_a_dead_main_process_are_found_and_killed(fake_systemd, manager, tmp_path):
+    dies = ("--load-until", tmp_path / "go", "--die-after", 0.1)
+    fake_systemd.unit("crash.service", command("--children", 1, "--deaf-children", *dies))
     manager.start("crash.service", settle_s=0.1)
+    (tmp_path / "go").touch()
     wait_for(lambda: manager.status("crash.service").state == "failed")
     strays = manager.leftovers("crash.service")
     assert len(strays) == 2
