@@ -163,14 +163,20 @@ class Lab:
         """The newest change's time is over, as if its lease had been waited for: its guard acts."""
         change = self.changes(machine)[-1]
         path = self.dir / "state" / machine / "changes" / f"{change['id']}.json"
-        with self._locked((machine,)) as held:
-            assert held, "a dead controller holds no lock"
-            record = json.loads(path.read_text())
-            record["lease"]["deadline_s"] = 0
-            new = path.with_name(f".{path.name}.of-the-test")
-            new.write_text(json.dumps(record))
-            new.chmod(0o600)
-            new.replace(path)
+
+        def rewritten() -> bool:
+            with self._locked((machine,)) as held:
+                if not held:
+                    return False
+                record = json.loads(path.read_text())
+                record["lease"]["deadline_s"] = 0
+                new = path.with_name(f".{path.name}.of-the-test")
+                new.write_text(json.dumps(record))
+                new.chmod(0o600)
+                new.replace(path)
+                return True
+
+        self.wait("that the lease can be rewritten", rewritten)
 
     @contextlib.contextmanager
     def _locked(self, machines: tuple[str, ...]) -> Iterator[bool]:
