@@ -46,7 +46,7 @@ class Installed:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=900,
             stdin=subprocess.DEVNULL,
         )
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"

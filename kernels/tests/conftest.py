@@ -54,7 +54,7 @@ def tool(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     def call(name: str, *args: str, src: Path = ROOT / "src", **env: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", f"pdops_kernels.{name}", *args],
-            env=environment(src, env), capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path,
+            env=environment(src, env), capture_output=True, text=True, timeout=1800, check=False, cwd=tmp_path,
         )  # fmt: skip
 
     return call

@@ -73,7 +73,7 @@ def serve(installed: Path, interpreting: Forks, tmp_path: Path) -> Serve:
         if not whole:
             return interpreting.run(env, tmp_path, code=code)
         return subprocess.run(
-            [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=200, check=False
+            [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=1800, check=False
         )
 
     return call

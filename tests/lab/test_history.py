@@ -39,7 +39,7 @@ def version(lab: Lab, *arguments: str) -> Ran:
         env=lab.environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=900,
     )
     return Ran(done.returncode, done.stdout + done.stderr)
 

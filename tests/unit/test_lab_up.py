@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def up(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "lab", "up", "--dir", str(folder), *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_the_usual_inventory_says_which_one_a_lab_of_another_name_has(tmp_path: 
         env={**os.environ, "PDOPS_LAB_DIR": str(tmp_path), "ANSIBLE_INVENTORY": str(ROOT / "inventory" / "lab")},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=900,
         check=False,
     )
     words = " ".join((ran.stdout + ran.stderr).split())

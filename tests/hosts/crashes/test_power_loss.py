@@ -108,7 +108,7 @@ def test_a_living_controller_that_sees_the_power_go(gpu1: Machine) -> None:
         gpu1.wait("the start of decode", lambda: gpu1.last_step() == ("start", "dsv4-decode"))
         gpu1.lose_power()
         gpu1.power("start")
-        text, _ = process.communicate(timeout=300)
+        text, _ = process.communicate(timeout=900)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)

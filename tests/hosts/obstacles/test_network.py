@@ -52,7 +52,7 @@ def test_ssh_is_cut_while_the_model_loads(gpu1: Machine, sockets: Path, kept: bo
         if not kept:
             for path in sockets.iterdir():
                 subprocess.run(["ssh", "-S", path, "-O", "exit", "gpu1"], capture_output=True)
-        text, _ = process.communicate(timeout=300)
+        text, _ = process.communicate(timeout=900)
     assert process.returncode == 0, text
     if not kept:
         assert "connection lost" in text, text
@@ -74,7 +74,7 @@ def test_a_machine_that_falls_silent_for_good(gpu1: Machine, sockets: Path) -> N
             lambda: gpu1.changes()[-1]["id"] != known and gpu1.last_step() == ("start", "dsv4-decode"),
         )
         cut(gpu1, 130)
-        text, _ = process.communicate(timeout=300)
+        text, _ = process.communicate(timeout=900)
     assert process.returncode == 2, text
     assert "unreachable" in text and "its guard puts the old state back by itself" in " ".join(text.split()), text
     gpu1.wait("the guard's rollback", lambda: gpu1.changes()[-1]["state"] == "rolled-back", timeout_s=150)

@@ -54,7 +54,7 @@ def lead(tmp_path: Path, state: Path, steps: str = "run.yml", **more: object) ->
         env={**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=900,
     )
     return done.returncode, done.stdout + done.stderr
 

@@ -56,7 +56,7 @@ def play(tmp_path, tasks, collections, *arguments):
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=900,
     )
     text = done.stdout + done.stderr
     assert done.returncode == 0, text

@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 def drive(what: str, folder: Path, *more: str, driver: str = "crash_driver.py") -> dict[str, Any]:
     program = Path(__file__).with_name(driver)
     done = subprocess.run(
-        [sys.executable, "-B", program, COLLECTIONS, what, folder, *more], capture_output=True, text=True, timeout=300
+        [sys.executable, "-B", program, COLLECTIONS, what, folder, *more], capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
