@@ -18,7 +18,15 @@ from .change.book import Book
 from .change.split import NEWEST
 from .change.survey import change_seen, ended_seen
 from .change.timings import timings
-from .change.undoing import edit_back, edit_forward, redo_of, undo_of, unit_edits_back
+from .change.undoing import (
+    began_with,
+    edit_back,
+    edit_forward,
+    redo_of,
+    reverted_by,
+    undo_of,
+    unit_edits_back,
+)
 from .deployment import Instance
 from .gates.effective import observe_knobs
 from .knob_edit import EditRequest, masked_diff, plan_edit, refuse_empty
@@ -40,6 +48,7 @@ from .store.atomic import read_regular
 from .store.backups import MOST_BYTES
 from .store.sources import Source, sources_of
 from .store.store import Store
+from .store.versions import PREVIOUS
 
 
 class _Look:
@@ -54,6 +63,7 @@ class _Look:
         redo: rules.Record | None = None,
     ) -> None:
         self.undo, self.redo = undo, redo
+        self.reverted: rules.Record | None = None
         self.instance = instance
         self.store = store
         self.asked = asked
@@ -73,7 +83,10 @@ class _Look:
 
     def chosen(self) -> list[Source]:
         """The sources that `from=` leaves."""
-        return chosen_of(self.instance.serve_script, self.sources, self.asked.source, self.content)
+        path, content = self.instance.serve_script, self.content
+        if self.asked.source == PREVIOUS:
+            content = began_with(Book(self.store), path, self.asked.verb, content)
+        return chosen_of(path, self.sources, self.asked.source, content)
 
     def running(self, names: set[str]) -> dict[str, dict[str, Any]]:
         """What the running process has: ``{name: {state: set|absent|unknown, value, evidence}}``."""
@@ -183,8 +196,15 @@ class _Look:
         return [edit] if edit["refused"] or edit["changed"] else []
 
     def revertible(self) -> list[dict[str, Any]]:
-        """The edit that puts the knob back to what it was before its newest change: its former line, as it was."""
+        """The edit that puts the knob back to what it was before its newest change: its former line, as it was.
+
+        None when that newest change was a revert of it, unless a content or value is named.
+        """
         knob = str(self.asked.knob)
+        if self.asked.source is None and self.asked.value is None:
+            self.reverted = reverted_by(Book(self.store), self.instance.serve_script, knob, self.content)
+            if self.reverted is not None:
+                return []
         for source in self.chosen():
             before = values_in(read_script(source.content)).get(knob)
             if same_knob(source.content, self.content, knob):
@@ -286,17 +306,26 @@ class _Look:
         if is_managed(self.content):
             moves = moves_of(Book(self.store), self.instance)
             answer.update({"confirmed": moves} if moves else {})
+        if self.reverted is not None:
+            answer["reverted"] = rules.summary_of(self.reverted)
         if self.asked.knob:
             seen = answer["running"][self.asked.knob]
             answer["knob"] = {
                 "known": self.known(self.asked.knob),
                 "script": shown(self.now).get(self.asked.knob),
+                "former": self._former(self.asked.knob),
                 "script_line": None if self.asked.knob in self.now else self.line_told(self.content, self.asked.knob),
                 "running": f"={seen['value']} ({seen['evidence']})"
                 if seen["state"] == "set"
                 else f"{seen['state']} ({seen['evidence']})",
             }
         return answer
+
+    def _former(self, knob: str) -> list[str]:
+        """The values that the versions and backups have of a knob, masked; one each."""
+        values = [values_in(read_script(source.content)).get(knob) for source in self.chosen()]
+        told = {shown({knob: value})[knob] for value in values if value is not None}
+        return sorted(value for value in told if value is not None)
 
     def _younger_s(self) -> float | None:
         """By how many seconds the script's content is younger than the process; None without a process."""

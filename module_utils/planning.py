@@ -164,7 +164,20 @@ def _nothing_to_restore(sight: Sight, asked: Asked) -> str:
             line = state.get("script_line")
             script = f"says {line}, whose value only a run tells" if line else _shown(state["script"])
             seen.append(f"{sight.called(item.name)}: script {script}, running {state['running']}")
-    return f"nothing to restore: {asked.knob} ({'; '.join(seen) or where})"
+    return f"nothing to restore: {asked.knob} ({'; '.join(seen) or where}){_no_such_value(sight, asked)}"
+
+
+def _no_such_value(sight: Sight, asked: Asked) -> str:
+    """Which values there are, when the one that was asked for is none of them."""
+    if asked.verb not in ("restore", "revert") or asked.value is None:
+        return ""
+    wanted = [item.name for item in sight.instances if asked.wants(item)]
+    states = [state for name in wanted if (state := sight.by_name[name].get("knob"))]
+    if any(state["script"] == asked.value for state in states):
+        return ""
+    there = sorted({value for state in states for value in state.get("former", ())})
+    listed = f"there are {', '.join(there)}" if there else "there is no other value either"
+    return f"; no version and no backup has ={asked.value}: {listed}, and set_knob.yml sets any"
 
 
 def _stale_told(sight: Sight, row: Mapping[str, Any]) -> str:
@@ -230,8 +243,23 @@ def _edit_named(deployment: str, sight: Sight, asked: Asked) -> Plan:
         return _stale_plan(deployment, sight, asked, stale[0])
     if not sight.open_changes():
         _refuse_when_down(sight)
-    sentence = f"nothing to {asked.verb}: {_nothing_to_restore(sight, asked).partition(': ')[2]}"
+    sentence = (
+        f"nothing to {asked.verb}: {_nothing_to_restore(sight, asked).partition(': ')[2]}{_reverted(sight, asked)}"
+    )
     return Plan(deployment, asked.verb, sentence, nothing=sentence)
+
+
+def _reverted(sight: Sight, asked: Asked) -> str:
+    """By which revert the knob is what it is, and how to undo that one; empty when it was none."""
+    changes = [sight.by_name[item.name].get("reverted") for item in sight.instances if asked.wants(item)]
+    ids = list(dict.fromkeys(change["id"] for change in changes if change))
+    if not ids:
+        return ""
+    told = next(change for change in changes if change and change["id"] == ids[0])
+    return (
+        f"; its newest change was a revert ({told['opened']}, by {told['who']}), and that is undone by "
+        f"ansible-playbook rollback.yml -e change={ids[0]}"
+    )
 
 
 def _edit_plan(deployment: str, sight: Sight, asked: Asked, edits: list[dict[str, Any]]) -> Plan:
@@ -328,6 +356,13 @@ def _restart(deployment: str, sight: Sight, asked: Asked) -> Plan:
     return _with_restart(plan, sight, scope, "asked for", rule, names)
 
 
+def _of_all(asked: Asked, names: list[str]) -> tuple[str, ...]:
+    """That more is proved than a limit names."""
+    if not asked.instances or set(asked.instances) >= set(names):
+        return ()
+    return (f"the limit names {', '.join(asked.instances)}, and all of the deployment is proved: none serves alone",)
+
+
 def _verify(deployment: str, sight: Sight, asked: Asked) -> Plan:
     """Without its script nothing can be proved of an instance, however well its process serves: it would not start again."""
     for item in sight.instances:
@@ -338,6 +373,6 @@ def _verify(deployment: str, sight: Sight, asked: Asked) -> Plan:
         deployment,
         "verify",
         f"verified {', '.join(sight.called(name) for name in names)}",
-        warnings=tuple(_stale_elsewhere(sight, [], tuple(names), "not in effect")),
+        warnings=(*_of_all(asked, names), *_stale_elsewhere(sight, [], tuple(names), "not in effect")),
         nothing="verify changes nothing",
     )

@@ -11,7 +11,7 @@ from .. import knobs
 from ..knob_edit import EditRequest, masked_diff, plan_edit
 from ..pdops_error import PdopsError
 from ..script_differences import key_difference, masked_difference, shown_lines
-from ..scripts.deciding import has_knob
+from ..scripts.deciding import has_knob, same_knob
 from ..scripts.diffing import changed_lines
 from ..scripts.reading import read_script
 from ..store.atomic import ABSENT, read_regular, sha256_of
@@ -44,6 +44,39 @@ def undo_of(book: Book, instances: Iterable[Mapping[str, Any]], wanted: str | No
     ours = [item for item in book.all() if item["state"] == "confirmed" and rules.overlaps(item, specs)]
     # A restart that took an interrupted change over confirmed its scripts with it.
     return next((item for item in reversed(ours) if item.get("verb") != "restart" or item["files"]), None)
+
+
+def reverted_by(book: Book, path: str, knob: str, now: bytes) -> rules.Record | None:
+    """The revert that made of ``knob`` in a script what it is now; None when its newest change was something else.
+
+    To revert a knob a second time would bring back what was reverted, and the second time may be nothing but the same
+    command after an interrupted run. So one that is still open counts, and one that went back or that another run took over does not.
+    A content that is lost or damaged tells nothing, and what it may have changed is passed over.
+    """
+    for record in reversed(book.all()):
+        item = next((item for item in _scripts(record) if item["path"] == path), None)
+        if item is None or record["state"] not in ("open", "confirmed") or item["sha256_before"] == ABSENT:
+            continue
+        try:
+            before, after = (book.store.content(item[name]) for name in ("sha256_before", "sha256_after"))
+        except PdopsError:
+            continue
+        if not same_knob(before, after, knob):
+            verb = (record.get("finishes") or {}).get("verb") or record.get("verb")
+            return record if verb == "revert" and same_knob(after, now, knob) else None
+    return None
+
+
+def began_with(book: Book, path: str, verb: str, now: bytes) -> bytes:
+    """What a script was before an interrupted change of ``verb`` that wrote what it holds now; ``now`` when there is none.
+
+    Of that the same command, typed again, has to reckon what ``previous`` means, or it would take back what it began.
+    """
+    for record in reversed(book.all()):
+        item = next((item for item in _scripts(record) if item["path"] == path), None)
+        if item and record["state"] == "open" and record.get("verb") == verb and item["sha256_after"] == sha256_of(now):
+            return now if item["sha256_before"] == ABSENT else book.store.content(item["sha256_before"])
+    return now
 
 
 def redo_of(book: Book, instances: Iterable[Mapping[str, Any]], wanted: str | None) -> rules.Record | None:

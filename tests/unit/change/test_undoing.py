@@ -11,7 +11,12 @@ import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils.change import record as rules
 from ansible_collections.pdops.sglang.plugins.module_utils.change import who
 from ansible_collections.pdops.sglang.plugins.module_utils.change.book import Book, now_utc
-from ansible_collections.pdops.sglang.plugins.module_utils.change.undoing import edit_back, undo_of
+from ansible_collections.pdops.sglang.plugins.module_utils.change.undoing import (
+    began_with,
+    edit_back,
+    reverted_by,
+    undo_of,
+)
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.store.atomic import sha256_of
 from ansible_collections.pdops.sglang.plugins.module_utils.store.store import Store
@@ -53,6 +58,43 @@ class Deployed:
 @pytest.fixture
 def deployed(tmp_path: Path) -> Deployed:
     return Deployed(tmp_path)
+
+
+def test_a_knob_that_was_reverted_is_not_reverted_again(deployed: Deployed) -> None:
+    book, path = deployed.book, str(deployed.script)
+    assert reverted_by(book, path, "A", NEW) is None  # it was set
+    deployed.begin("two-2", "revert", "2026-01-02T00:00:00Z")
+    # Interrupted, and its script is in place, or is not yet.
+    found = reverted_by(book, path, "A", NEW)
+    assert found is not None and found["id"] == "two-2"
+    assert reverted_by(book, path, "A", OLD) is None and reverted_by(book, path, "B", NEW) is None
+    book.confirm("two-2", "done")
+    assert reverted_by(book, path, "A", NEW)
+    assert reverted_by(book, path, "A", NEW.replace(b"A=2", b"A=3")) is None  # by hand since
+    # What another verb carried through is a revert all the same; what came after it is none.
+    three = deployed.begin("three-3", "recover", "2026-01-03T00:00:00Z")
+    assert reverted_by(book, path, "A", NEW) is None
+    book._save({**three, "finishes": {"id": "x", "verb": "revert"}, "state": "confirmed"})
+    found = reverted_by(book, path, "A", NEW)
+    assert found is not None and found["id"] == "three-3"
+    deployed.begin("four-4", "rollback", "2026-01-04T00:00:00Z")
+    book.confirm("four-4", "done")
+    assert reverted_by(book, path, "A", NEW) is None
+
+
+def test_a_revert_that_went_back_leaves_the_knob_to_be_reverted(deployed: Deployed) -> None:
+    deployed.begin("two-2", "revert", "2026-01-02T00:00:00Z")
+    deployed.book.set_state("two-2", "rolling-back", "a test", ("open",))
+    assert reverted_by(deployed.book, str(deployed.script), "A", NEW) is None
+
+
+def test_previous_is_reckoned_from_where_an_interrupted_run_of_the_same_verb_began(deployed: Deployed) -> None:
+    book, path = deployed.book, str(deployed.script)
+    deployed.begin("two-2", "restore", "2026-01-02T00:00:00Z")
+    assert began_with(book, path, "restore", NEW) == OLD and began_with(book, path, "restore", OLD) == OLD
+    assert began_with(book, path, "revert", NEW) == NEW
+    book.confirm("two-2", "done")
+    assert began_with(book, path, "restore", NEW) == NEW
 
 
 def test_the_newest_confirmed_change_that_was_no_mere_restart(deployed: Deployed) -> None:
