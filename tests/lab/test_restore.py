@@ -70,8 +70,13 @@ def test_several_candidates_are_listed_and_one_is_chosen_by_name(lab: Lab) -> No
     assert "-e knob=" in ran.words
     assert lab.changes() == changes
 
-    ran = lab.play("restore_knob.yml", "-e", "knob=SGLANG_LOG_MS", "-l", "lab-decode")
+    # By an inventory in which reports and record are of the deployment; the limit makes an instance the one that leads.
+    inventory = str(lab.dir / "inventory.json")
+    ran = lab.play("restore_knob.yml", "-e", "knob=SGLANG_LOG_MS", "-i", inventory, "-l", "lab-decode")
     assert ran.rc == 0, ran.text
+    assert f"report: {lab.dir}/reports/lab/" in ran.text
+    newest = max((lab.dir / "evidence" / "lab").iterdir())
+    assert '"SGLANG_LOG_MS"' in newest.read_text()
     assert other in lab.script.read_text() and LINE not in lab.script.read_text()
 
 
