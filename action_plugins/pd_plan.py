@@ -59,6 +59,8 @@ class ActionModule(ActionBase):
                 "deployment": {"type": "str", "required": True},
                 "instances": {"type": "list", "elements": "dict", "required": True},
                 "verb": {"type": "str", "choices": [*VERBS, *_ONLY_CHECKED], "required": True},
+                # Whose words are on the command line, where a verb is led by another one.
+                "typed": {"type": "str", "choices": [*VERBS, *_ONLY_CHECKED]},
                 "asked": {"type": "dict", "default": {}},
                 "infos": {"type": "list", "elements": "dict"},
                 "made": {"type": "list", "elements": "dict", "default": []},
@@ -70,17 +72,18 @@ class ActionModule(ActionBase):
         )
         try:
             extra = load_extra_vars(self._loader)
+            words_of = given["typed"] or given["verb"]
             if given["verb"] in _ONLY_CHECKED:
-                check_taken(given["verb"], extra)
+                check_taken(words_of, extra)
                 return {**result, "changed": False}
-            check_slips(given["verb"], extra)
+            check_slips(words_of, extra)
             check_templates(extra, {**given["asked"], "take_over": given["take_over"]})
             if given["verb"] == "set":
                 check_typed(text for text in context.CLIARGS.get("extra_vars", ()) if isinstance(text, str))
             instances = [instance_from_dict(item) for item in given["instances"]]
             asked = read_asked(given["verb"], given["asked"], instances)
             reason = reasons.check(given["verb"], given["asked"], _today())
-            check_taken(given["verb"], extra)
+            check_taken(words_of, extra)
             _check_docs(extra.get("docs"))
             if given["infos"] is None:
                 return {**result, "changed": False}

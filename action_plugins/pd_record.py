@@ -68,6 +68,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "render": {"type": "bool", "default": False},
     "page_dir": {"type": "path"},
     "quiet": {"type": "bool", "default": False},
+    "say_none": {"type": "bool", "default": False},
     "typed": {"type": "bool", "default": False},
 }
 
@@ -150,7 +151,9 @@ class ActionModule(ActionBase):
         reading, folded = self._read()
         knob = self.given["knob"]
         entries = [kept for kept in reading.entries if not knob or kept.data.get("knob") == knob]
-        lines = [text.entry_line(kept, folded.corrected) for kept in entries] or ["the record is empty"]
+        lines = [text.entry_line(kept, folded.corrected) for kept in entries]
+        if not lines:
+            lines.append(text.nothing_of(folded, knob) if knob and reading.entries else "the record is empty")
         lines += [f"problem: {sentence}" for sentence in reading.problems]
         return {**self._state(), "entries": [entry_data(kept) for kept in entries], "lines": self._show(lines)}
 
@@ -162,8 +165,14 @@ class ActionModule(ActionBase):
         return {**state, "lines": self._show(lines)}
 
     def _debt(self) -> dict[str, Any]:
-        state = self._state()
-        return {**state, "lines": self._show([f"debt: {line}" for line in state["debt"]])}
+        _reading, folded = self._read()
+        knob = self.given["knob"]
+        lines = [f"debt: {line}" for line in text.debt_lines(folded, self._day, knob)]
+        if not lines and knob and knob not in folded.knobs:
+            lines.append(text.nothing_of(folded, knob))
+        elif not lines and self.given["say_none"]:
+            lines.append(f"no debt{f' of {knob}' if knob else ''}")
+        return {**self._state(), "lines": self._show(lines)}
 
     def _check(self) -> dict[str, Any]:
         state = self._state()

@@ -38,6 +38,10 @@ options:
     type: str
     choices: [restore, set, revert, restart, verify, recover, rollback, deploy, kernels, probe, register_worker]
     required: true
+  typed:
+    description: The verb that was typed, whose words the command line is checked for, where another one leads this one. The same unless it is given.
+    type: str
+    choices: [restore, set, revert, restart, verify, recover, rollback, deploy, kernels, probe, register_worker]
   asked:
     description: What narrows the verb; see M(pdops.sglang.pd_info).
     type: dict

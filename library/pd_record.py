@@ -120,6 +120,10 @@ options:
     description: Print nothing.
     type: bool
     default: false
+  say_none:
+    description: With V(debt), print that there is no debt when there is none.
+    type: bool
+    default: false
 notes:
   - Use the full name M(pdops.sglang.pd_record). The action plugin needs it.
 seealso:

@@ -173,6 +173,10 @@ backups:
   returned: with V(list)
   type: list
   elements: dict
+meant:
+  description: The knob of nearly that name, when neither the script nor any of its versions and backups has O(knob); else null.
+  returned: with V(list)
+  type: str
 passed_over:
   description: A sentence for each version or backup that was passed over.
   returned: with V(list) and V(import)

@@ -101,14 +101,23 @@ PARAMETERS = (
 )
 
 
+#: Words whose value is a sentence, so that it is likely to be the one that a blank cut.
+_SENTENCES = ("reason", "cause", "said")
+
+
 def check_extra_names(names: Iterable[str], more: Iterable[str] = ()) -> None:
-    """Refuse an extra variable that looks like a slip of the pen for one of ``PARAMETERS`` or ``more``; Ansible would ignore it."""
+    """Refuse an extra variable that looks like a slip of the pen for one of ``PARAMETERS`` or ``more``, and one that names
+    a knob of SGLang itself; Ansible would ignore it."""
     known = (*PARAMETERS, *more)
+    names = list(names)
     for name in names:
         if name == "_raw_params":
+            word = next((one for one in names if one in _SENTENCES), "value")
             raise PdopsError(
-                'a value with a blank was cut by -e: give it as JSON, for instance -e \'{"value": "a b"}\', or quote it twice.'
+                f'a value with a blank was cut by -e: give it as JSON, for instance -e \'{{"{word}": "a b"}}\', or quote it twice.'
             )
+        if re.fullmatch(r"SGLANG_[A-Z0-9_]+", name):
+            raise PdopsError(f"-e {name}= sets no knob; type -e knob={name} -e value=VALUE.")
         close = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
         if name not in known and close:
             raise PdopsError(f"-e {name}= is unknown; did you mean {close[0]}=?")

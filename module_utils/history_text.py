@@ -34,7 +34,8 @@ def history_lines(name: str, role: str, listing: Mapping[str, Any], knob: Option
         lines.append("  versions, the newest first, each with what it changed (* is what the script holds now)")
         lines += [line for row in table[: len(rows)] for line in row]
     else:
-        lines.append(f"  no stored version{f' that changed {knob}' if knob else ' yet'}")
+        meant = f"; did you mean {listing['meant']}?" if listing.get("meant") else ""
+        lines.append(f"  no stored version{f' that changed {knob}' if knob else ' yet'}{meant}")
     if left_out:
         lines.append(f"    ({left_out} more, which did not change {knob})")
     if backups:

@@ -19,6 +19,7 @@ __all__ = [
     "is_secret",
     "mask_env",
     "mask_text",
+    "near_name",
     "refuse_near_name",
     "refuse_secret",
 ]
@@ -82,15 +83,27 @@ def _not_a_text(name: str, value: object) -> str:
     return f"The value of {name} is {kind}, and a knob is one text or a whole number: write it as one quoted text."
 
 
+def near_name(name: str, known: Iterable[str], cutoff: float = 0.8) -> Optional[str]:
+    """The known name that is most likely meant by one that is not known; None when none is near.
+
+    Whether letters are large or small is no difference here: ``sglang_log_ms`` is as near to ``SGLANG_LOG_MS`` as can be.
+
+    :param cutoff: from 0 (anything is near) to 1 (nothing but another case is)
+    """
+    by_folded = {one.lower(): one for one in sorted(set(known), reverse=True)}
+    close = difflib.get_close_matches(name.lower(), sorted(by_folded), n=1, cutoff=cutoff)
+    return by_folded[close[0]] if close else None
+
+
 def refuse_near_name(name: str, known: Iterable[str], where: str) -> None:
     """Raise :class:`PdopsError` when a name that is not known is nearly one that is: a slip of the pen, unless it is meant.
 
     :param where: what does not have the name, for the sentence
     """
-    names = sorted(set(known))
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.9) if name not in names else []
+    names = set(known)
+    close = near_name(name, names, cutoff=0.9) if name not in names else None
     if close:
-        raise PdopsError(f"{name} is in {where}; did you mean {close[0]}? If you mean {name}, add -e new_knob=yes.")
+        raise PdopsError(f"{name} is in {where}; did you mean {close}? If you mean {name}, add -e new_knob=yes.")
 
 
 def refuse_secret(name: str) -> None:

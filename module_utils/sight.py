@@ -4,16 +4,16 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
 from .asked import Asked
 from .deployment import Instance, start_order
-from .knobs import refuse_near_name
+from .knobs import near_name, refuse_near_name
 from .pdops_error import PdopsError
 
 Info = Mapping[str, Any]
+_MOST_SOURCES = 10
 
 
 class Sight:
@@ -72,17 +72,24 @@ def refuse_misspelled_knob(sight: Sight, asked: Asked) -> None:
 
 def meant(sight: Sight, names: list[str], knob: str) -> str:
     known = {other for name in names for other in sight.by_name[name].get("known_knobs", [])}
-    close = difflib.get_close_matches(knob, sorted(known), n=1, cutoff=0.8)
-    return f" (did you mean {close[0]}?)" if close else ""
+    close = near_name(knob, known)
+    return f" (did you mean {close}?)" if close else ""
 
 
 def refuse_unknown_source(sight: Sight, asked: Asked) -> None:
     wanted = [item.name for item in sight.instances if asked.wants(item)]
     if asked.source is None or any(sight.by_name[name].get("source_known") for name in wanted):
         return
-    listed = [f"{source['told']} of {name}" for name in wanted for source in sight.by_name[name].get("sources", [])]
+    # A knob that goes back and forth gives the same content again and again: each is told once, with its newest label.
+    by_content: dict[tuple[str, str], str] = {}
+    for name in wanted:
+        for source in sight.by_name[name].get("sources", []):
+            by_content.setdefault((name, source["name"]), f"{source['told']} of {name}")
+    listed = list(by_content.values())
+    more = f" and {len(listed) - _MOST_SOURCES} more, which history.yml lists" if len(listed) > _MOST_SOURCES else ""
     raise PdopsError(
-        f"from={asked.source} is no version and no backup of a script; there are: {', '.join(listed) or 'none'}."
+        f"from={asked.source} is no version and no backup of a script; there are: "
+        f"{', '.join(listed[:_MOST_SOURCES]) or 'none'}{more}."
     )
 
 

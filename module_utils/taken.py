@@ -29,8 +29,7 @@ TAKEN: dict[str, tuple[str, ...]] = {
     ),
     "restart": (*_WHERE, "scope", *_OF_ANY_CHANGE),
     "verify": ("docs",),
-    # recover.yml -e finish=back puts a change that holds on some machines only back by this verb.
-    "rollback": ("change", "expect_only", "finish", *_OF_ANY_CHANGE),
+    "rollback": ("change", "expect_only", *_OF_ANY_CHANGE),
     "deploy": ("take", "scope", *_OF_ANY_CHANGE),
     "deploy_kernels": (*_WHERE, "scope", "kernel_wheel", "kernel_sha256", *_OF_ANY_CHANGE),
     "recover": ("finish", "take_over", "overlap", "probe"),
@@ -65,10 +64,7 @@ def check_taken(verb: str, extra: Mapping[str, Any]) -> None:
     check_slips(verb, extra)
     for word, value in extra.items():
         if word in PARAMETERS and word not in takes and value not in (None, "", []):
-            hint = (
-                _HINTS.get(name)
-                or f"it takes {_listed([f'{one}=' for one in takes if one != 'finish' or name == 'recover'])}"
-            )
+            hint = _HINTS.get(name) or f"it takes {_listed([f'{one}=' for one in takes])}"
             raise PdopsError(f"{name} takes no {word}=; {hint}.")
     for word in takes:
         if word in _CHOICES and extra.get(word) not in (None, "", []):

@@ -10,6 +10,7 @@ from typing import Any, Optional
 from . import knobs
 from .pdops_error import PdopsError
 from .scripts.reading import read_script
+from .source_values import names_in
 from .store.atomic import read_regular, sha256_of
 from .store.backups import MOST_BYTES, look_for_backups
 from .store.store import Store, Version
@@ -23,7 +24,7 @@ def list_versions(path: str, store: Store, knob: Optional[str] = None) -> dict[s
     Each version has ``knobs`` (what differs to the next older one, masked), ``other_lines`` (how many lines differ besides), ``now``
     (whether the script holds that content) and ``problem`` (a sentence when the content is lost or damaged). The oldest
     one (``first``) has all its knobs as new ones, since nothing older is known. With ``knob`` only versions remain in which it changed, and
-    backups that have it.
+    backups that have it; ``meant`` is then the knob with nearly that name, when none of the contents has the one that was given.
     """
     if not os.path.isabs(path):
         raise PdopsError(f"path {path!r} is not absolute; give the script's full path.")
@@ -47,6 +48,7 @@ def list_versions(path: str, store: Store, knob: Optional[str] = None) -> dict[s
     }
     look = look_for_backups(path)
     backups, skipped = [], list(look.skipped)
+    names = {name for content in (now, *(one for one, _ in contents)) if content for name in names_in(content)}
     known = {(version.sha256, version.label) for version in versions}
     for backup in look.found:
         try:
@@ -54,6 +56,7 @@ def list_versions(path: str, store: Store, knob: Optional[str] = None) -> dict[s
         except PdopsError as error:
             skipped.append(str(error))
             continue
+        names |= names_in(content)
         values, others = knob_differences(content, now) if now is not None else ({}, 0)
         if knob is not None and knob not in values and knob not in read_script(content).active():
             continue
@@ -75,7 +78,8 @@ def list_versions(path: str, store: Store, knob: Optional[str] = None) -> dict[s
         for number, row in rows_of(store.index_path(path))
         if row is None
     ]
-    return {**answer, "backups": backups, "passed_over": [*torn, *skipped]}
+    near = knobs.near_name(knob, names) if knob is not None and knob not in names else None
+    return {**answer, "backups": backups, "passed_over": [*torn, *skipped], "meant": near}
 
 
 def _now(path: str) -> tuple[Optional[bytes], Optional[str]]:

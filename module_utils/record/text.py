@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Optional
 
+from ..knobs import near_name
 from .fold import Folded
 from .folder import Kept
 from .reasons import is_bare
@@ -117,8 +118,14 @@ def debt_line(knob: Knob, debt: Debt, today: str) -> str:
     return f"{shown(debt.value, knob.name)} {why} on {debt.entry.at[:10]}: {forgoing(debt.forgoing)}{late}; resolve: {cure}"
 
 
-def debt_lines(folded: Folded, today: str) -> list[str]:
-    return [debt_line(knob, debt, today) for knob, debt in folded.debts]
+def debt_lines(folded: Folded, today: str, only: Optional[str] = None) -> list[str]:
+    return [debt_line(knob, debt, today) for knob, debt in folded.debts if only in (None, "", knob.name)]
+
+
+def nothing_of(folded: Folded, name: str) -> str:
+    """That the record has no knob of that name, and which one may be meant."""
+    meant = near_name(name, folded.knobs)
+    return f"the record knows nothing of {name}{f'; did you mean {meant}?' if meant else ''}"
 
 
 def deployed_text(knob: Knob) -> str:
@@ -150,7 +157,7 @@ def fold_lines(folded: Folded, problems: Iterable[str], today: str, only: Option
         if only in (None, "", name):
             lines += knob_lines(knob, today)
     if not lines:
-        lines.append("the record knows no knob yet" if not only else f"the record knows nothing of {only}")
+        lines.append("the record knows no knob yet" if not only else nothing_of(folded, only))
     lines += [f"finding: {sentence}" for sentence in open_lines(folded)]
     lines += [f"contradiction: {sentence}" for sentence in folded.contradictions]
     lines += [f"problem: {sentence}" for sentence in problems]

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
 from collections.abc import Sequence
@@ -119,9 +118,9 @@ def _report(instance: Instance, store: Store, wanted: Optional[str]) -> dict[str
     }
     former = _former(instance.serve_script, store, wanted) if wanted else []
     if wanted and not former and wanted not in effect.names():
-        close = difflib.get_close_matches(wanted, effect.names(), n=1, cutoff=0.8)
+        close = knobs.near_name(wanted, effect.names())
         what = "nothing here" if environment.complete else "nothing that can be read"
-        former = [("unknown", f"{what} sets it or ever did" + (f"; did you mean {close[0]}?" if close else ""))]
+        former = [("unknown", f"{what} sets it or ever did" + (f"; did you mean {close}?" if close else ""))]
     report["knobs"] = [
         _row(effect, effect.knob(name, instance.serve_script), seen[name], instance.serve_script, hide, former)
         for name in names

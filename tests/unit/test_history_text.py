@@ -30,6 +30,20 @@ def told(script: Path, store: Store, knob: str | None = None) -> list[str]:
     return history_lines("lab-decode", "decode", list_versions(str(script), store, knob), knob)
 
 
+def test_a_knob_that_was_never_there_is_told_with_the_one_of_nearly_that_name(script: Path, store: Store) -> None:
+    store.add_version(str(script), b"export SGLANG_LOG_MS=1\n" + END, "first", "alice on ops1", None)
+    assert "  no stored version that changed SGLANG_LOG_M; did you mean SGLANG_LOG_MS?" in told(
+        script, store, "SGLANG_LOG_M"
+    )
+    assert "  no stored version that changed sglang_log_ms; did you mean SGLANG_LOG_MS?" in told(
+        script, store, "sglang_log_ms"
+    )
+    assert "  no stored version that changed UCX_TLS" in told(script, store, "UCX_TLS")
+    # Of one that is there and was never changed nothing else is meant.
+    script.with_name("decode.sh.x.bak").write_bytes(b"export SGLANG_LOG_M=1\n" + END)
+    assert not any("did you mean" in line for line in told(script, store, "SGLANG_LOG_M"))
+
+
 def test_each_version_says_what_it_changed_in_aligned_columns(script: Path, store: Store) -> None:
     for content, label, actor in (
         (b"export A=1\n", "first", "alice on ops1"),

@@ -93,13 +93,21 @@ def test_an_instance_that_cannot_be_looked_at_refuses_with_its_sentence() -> Non
 
 
 def test_an_unknown_source_is_refused_with_what_there_is() -> None:
-    sources = [{"told": "backup serve.sh.bak"}]
+    sources = [{"name": "serve.sh.bak", "told": "backup serve.sh.bak"}]
     with pytest.raises(
         PdopsError,
         match=r"from=nosuch is no version and no backup of a script; there are: backup serve.sh.bak of decode",
     ):
         plan("restore", info(decode={"sources": sources, "source_known": False}), **{"from": "nosuch"})
     assert not plan("restore", info(decode={"sources": sources, "source_known": True}), **{"from": "bak"}).changed
+
+
+def test_of_many_sources_each_content_is_told_once_and_ten_at_most() -> None:
+    sources = [{"name": f"{number % 12}", "told": f"version {number}"} for number in range(30)]
+    with pytest.raises(PdopsError) as refused:
+        plan("restore", info(decode={"sources": sources, "source_known": False}), **{"from": "nosuch"})
+    listed = ", ".join(f"version {number} of decode" for number in range(10))
+    assert str(refused.value).endswith(f"there are: {listed} and 2 more, which history.yml lists.")
 
 
 def test_a_knob_on_the_router_restarts_only_the_router() -> None:
@@ -265,6 +273,17 @@ def test_a_misspelt_parameter_is_refused_and_not_ignored(name: str) -> None:
         check_extra_names([name])
 
 
+def test_the_hint_of_a_cut_value_names_the_word_that_is_likely_to_be_meant() -> None:
+    for names, word in ((["knob", "reason", "_raw_params"], "reason"), (["knob", "value", "_raw_params"], "value")):
+        with pytest.raises(PdopsError, match=rf"""-e '{{"{word}": "a b"}}'"""):
+            check_extra_names(names)
+
+
+def test_a_knob_of_sglang_is_no_word_of_its_own() -> None:
+    with pytest.raises(PdopsError, match=rf"-e {KNOB}= sets no knob; type -e knob={KNOB} -e value=VALUE"):
+        check_extra_names(["role", KNOB])
+
+
 def test_other_extra_variables_are_nobodys_business_here() -> None:
     check_extra_names(["knob", "pd_load_timeout_s", "ansible_user", "my_own_variable", "take_over"])
 
@@ -298,6 +317,43 @@ def test_a_knob_that_nobody_ever_had_is_a_slip_of_the_pen() -> None:
     seen = {role: {"knob": {"known": False}, "known_knobs": [KNOB]} for role in ("prefill", "decode", "router")}
     with pytest.raises(PdopsError, match=rf"did you mean {KNOB}\?"):
         plan("restore", info(**seen), knob="SGLANG_SM120_MMA_TARGT_CTAS")
+
+
+def test_a_known_knob_in_small_letters_is_a_slip_of_the_pen() -> None:
+    seen: dict[str, Any] = {
+        role: {"knob": {"known": False}, "known_knobs": [KNOB]} for role in ("prefill", "decode", "router")
+    }
+    with pytest.raises(PdopsError, match=rf"did you mean {KNOB}\?"):
+        plan("restore", info(**seen), knob=KNOB.lower())
+    seen["decode"]["edits"] = [edit("decode", KNOB.lower())]
+    with pytest.raises(PdopsError, match=rf"did you mean {KNOB}\? .*add -e new_knob=yes"):
+        plan("set", info(**seen), knob=KNOB.lower(), value="512", role="decode")
+
+
+def test_what_was_reverted_already_is_told_with_the_way_to_undo_that() -> None:
+    reverted = {"id": "r-1", "opened": "2026-11-30T09:18:41Z", "who": "alice on ops"}
+    state = {"known": True, "script": None, "running": "absent (environ)"}
+    made = plan("revert", info(decode={"knob": state, "reverted": reverted}), knob=KNOB)
+    assert not made.changed
+    assert made.nothing and made.nothing.endswith(
+        "its newest change was a revert (2026-11-30T09:18:41Z, by alice on ops), "
+        "and that is undone by ansible-playbook rollback.yml -e change=r-1"
+    )
+
+
+def test_a_value_that_nothing_has_is_told_with_those_that_there_are() -> None:
+    state = {"known": True, "script": "512", "running": "=512 (environ)", "former": ["256", "512"]}
+    made = plan("restore", info(decode={"knob": state}), knob=KNOB, value="1024")
+    assert made.nothing and "no version and no backup has =1024: there are 256, 512, and set_knob.yml" in made.nothing
+    there = plan("restore", info(decode={"knob": state}), knob=KNOB, value="512")
+    assert there.nothing and "no version and no backup" not in there.nothing
+
+
+def test_verify_says_that_it_proves_more_than_a_limit_names() -> None:
+    told = "the limit names decode, and all of the deployment is proved: none serves alone"
+    assert told in plan("verify", info(), instance=["decode"]).warnings
+    assert not plan("verify", info()).warnings
+    assert not plan("verify", info(), instance=["prefill", "decode", "router"]).warnings
 
 
 def test_a_new_knob_goes_where_it_is_told_to_go() -> None:

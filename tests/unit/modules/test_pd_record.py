@@ -68,7 +68,7 @@ def play(tmp_path, tasks, collections, *arguments):
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=900,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr, json.loads(out.read_text())
@@ -93,6 +93,10 @@ def test_a_record_from_the_first_change_to_a_check_that_finds_what_is_wrong(tmp_
             "wrong": task(verb="add", entry={"kind": "measure", "knob": KNOB}),
             "folded": task(page_dir=str(tmp_path / "reports")),
             "listed": task(verb="list", knob=KNOB),
+            "none_listed": task(verb="list", knob=KNOB[:-1]),
+            "no_debt": task(verb="debt", knob=KNOB, say_none=True),
+            "no_such_debt": task(verb="debt", knob=KNOB.lower(), say_none=True),
+            "silent": task(verb="debt"),
             "held": task(verb="check", machines=[MACHINE]),
             "docs": task(verb="docs", docs=[str(tmp_path / "docs")]),
             "rendered": task(verb="docs", docs=[str(tmp_path / "docs")], render=True),
@@ -108,6 +112,10 @@ def test_a_record_from_the_first_change_to_a_check_that_finds_what_is_wrong(tmp_
     assert results["empty"]["knobs"] == [] and not results["empty"]["changed"]
     assert not results["change"]["changed"] and results["change"]["entries"][0]["file"] == names[0]
     assert results["measure"]["changed"]
+    unknown = f"the record knows nothing of {{}}; did you mean {KNOB}?"
+    assert results["none_listed"]["lines"] == [unknown.format(KNOB[:-1])]
+    assert results["no_debt"]["lines"] == [f"no debt of {KNOB}"] and results["silent"]["lines"] == []
+    assert results["no_such_debt"]["lines"] == [unknown.format(KNOB.lower())]
     assert "No debt" in Path(results["change"]["page"]).read_text()
     assert "the record was not written: " in results["hindered"]["warning"] and not results["hindered"]["failed"]
     assert f"[WARNING]: {results['hindered']['warning'][:40]}" in text
