@@ -90,6 +90,7 @@ class ActionModule(ActionBase):
             infos = [{**info, "obstacles": _obstacles(info, given["made"])} for info in given["infos"]]
             plan = decide(given["deployment"], instances, infos, asked, given["take_over"] or None)
         except PdopsError as error:
+            error.details.pop("mistakes", None)  # the message has each already, and Ansible prints both
             return {**result, "failed": True, "msg": as_typed(str(error), typed), **error.details}
         lines = plan_lines(plan, instances)
         lines += cost_lines(plan, instances, given["infos"], given["step_budget_s"], given["slack_s"])

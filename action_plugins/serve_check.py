@@ -60,8 +60,10 @@ class ActionModule(ActionBase):
             machines = {item.instance.machine for item in ours}
             near = [*ours, *(item for item in others if item.instance.machine in machines)]
             wrong.take(lambda: refuse_clashes(near), None)
+            wrong.join(groups.get(f"{given['deployment']}_instances", []))
             wrong.refuse()
         except PdopsError as error:
+            error.details.pop("mistakes", None)  # the message has each already, and Ansible prints both
             return {**result, "failed": True, "msg": str(error), **error.details}
         for note in notes:
             self._display.warning(note)

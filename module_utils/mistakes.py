@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Callable
 
 from .pdops_error import PdopsError
@@ -28,6 +29,16 @@ class Mistakes:
 
     def add(self, *sentences: str) -> None:
         self.said += [sentence for sentence in sentences if sentence not in self.said]
+
+    def join(self, names: Iterable[str]) -> None:
+        """Make of the same sentence about several of ``names``, each as ``NAME: sentence``, one with all of them: ``A, B: sentence``."""
+        known = set(names)
+        about: dict[tuple[bool, str], list[str]] = {}
+        for sentence in self.said:
+            name, colon, rest = sentence.partition(": ")
+            told = (True, rest) if colon and name in known else (False, sentence)
+            about.setdefault(told, []).append(name)
+        self.said = [f"{', '.join(each)}: {told}" if named else told for (named, told), each in about.items()]
 
     def refuse(self) -> None:
         """Raise :class:`PdopsError` when anything was refused, with the details of the first; of several each is in ``mistakes``."""
