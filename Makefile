@@ -7,6 +7,8 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 # With it, which images of Python like to set, every playbook, module and engine compiles our code again.
 unexport PYTHONDONTWRITEBYTECODE
+# Whoever has exported the inventory of real machines, as the runbooks say, means none of the targets here.
+unexport ANSIBLE_INVENTORY
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14

@@ -30,6 +30,7 @@ def environment(folder: Path) -> dict[str, str]:
         **os.environ,
         "PDOPS_LAB_DIR": str(folder),
         "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+        "ANSIBLE_INVENTORY": str(ROOT / "inventory" / "lab"),
         "ANSIBLE_NOCOLOR": "1",
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }

@@ -109,6 +109,7 @@ class RealLab:
         environment = {
             **os.environ,
             "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+            "ANSIBLE_INVENTORY": str(ROOT / "inventory" / "lab"),
             "PDOPS_LAB_DIR": self.data["dir"],
             "ANSIBLE_NOCOLOR": "1",
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",

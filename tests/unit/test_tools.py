@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab.conftest import Lab
+
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = sorted(path.name for path in (ROOT / "tools").iterdir() if os.access(path, os.X_OK) and path.is_file())
 
@@ -97,3 +99,26 @@ def test_make_clean_leaves_what_git_has_and_the_environments(checkout: Path, tmp
     left = {path.relative_to(root) for path in root.rglob("*") if not path.is_dir() or path.is_symlink()}
     assert left - known == {Path(name) for name in kept}
     assert {name for name in known if (root / name).is_file()} <= left
+
+
+def test_an_inventory_of_real_machines_that_somebody_has_exported_is_not_what_the_lab_is_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runbooks say to export it, and the demo changes what it finds."""
+    monkeypatch.setenv("ANSIBLE_INVENTORY", "/real")
+    assert Lab(tmp_path).environment["ANSIBLE_INVENTORY"] == str(ROOT / "inventory" / "lab")
+    shutil.copytree(ROOT / "tools", tmp_path / "tools")
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    for name in ("python", "ansible-playbook"):
+        (programs / name).write_text('#!/bin/sh\necho "on $ANSIBLE_INVENTORY"\n')
+        (programs / name).chmod(0o755)
+    ran = tool("demo", root=tmp_path)
+    assert f"on {tmp_path}/inventory/lab" in ran.stdout and "/real" not in ran.stdout, ran.stdout
+    told = subprocess.run(
+        ["make", "-s", "--eval", "told:;@echo on [$$ANSIBLE_INVENTORY]", "told"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert told.stdout == "on []\n", told.stderr
