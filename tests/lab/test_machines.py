@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 from collections.abc import Callable
 from typing import Any
@@ -115,6 +116,65 @@ def test_a_kill_between_two_confirms_goes_back_on_demand_on_both(lab: Lab) -> No
     assert scripts(lab) == old and lab.serves()
     again = lab.play("recover.yml", "-e", "finish=back", *QUICK)
     assert again.rc == 0 and again.recap["changed"] == 0, again.text
+
+
+@pytest.mark.long
+def test_a_machine_that_is_cut_off_at_its_confirm_is_no_success_and_the_split_is_named_with_what_heals_it(
+    lab: Lab,
+) -> None:
+    text = ""
+
+    def fall_silent(process: subprocess.Popen[str]) -> None:
+        nonlocal text
+        lab.wait("the first confirm", lambda: newest(lab, "lab-m1")["state"] == "confirmed")
+        lab.lab("cut", "lab-m2")
+        text, _ = process.communicate()
+
+    process = start_and(
+        lab,
+        ("set_knob.yml", "-e", f"knob={PAIR_KNOB}", "-e", "value=tiled", *QUICK),
+        lambda: steps(lab, "lab-m2")[-1] == ("start", "lab-router"),
+        fall_silent,
+        "lab-m2",
+    )
+    lab.lab("cut", "--mend")
+    words = " ".join(text.split())
+    assert process.returncode == 2, text
+    assert "lab-m2 became unreachable" in words
+    assert "lab-m1 (lab-prefill): it was confirmed here before, so the new state stays" in words
+    change_id = newest(lab, "lab-m1")["id"]
+    said = f"The change {change_id} is SPLIT over its machines: when lab-m2 answers again, bring the old state everywhere with "
+    assert f"{said}ansible-playbook recover.yml -e finish=back, or the new one" in words
+    assert "Traceback" not in text
+    forward = lab.play("recover.yml", "-e", "finish=forward", *QUICK)
+    assert forward.rc == 0, forward.text
+    assert all(f"export {PAIR_KNOB}=tiled".encode() in scripts(lab)[name] for name in ("lab-prefill", "lab-decode"))
+    assert lab.serves() and "SPLIT" not in lab.play("recover.yml").words
+
+
+@pytest.mark.long
+def test_a_controller_that_dies_before_every_machine_had_begun_leaves_nothing_to_carry_forward(lab: Lab) -> None:
+    old, pids = scripts(lab), lab.pids()
+    known = len(lab.changes("lab-m1"))
+    verb = ("set_knob.yml", "-e", f"knob={KNOB}", "-e", "value=384", "-e", "role=decode", *QUICK)
+    with open(lab.dir / "state" / "lab-m2" / "lock", "r+b") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = lab.start(*verb)
+        lab.wait("the first begin", lambda: len(lab.changes("lab-m1")) > known)
+        kill_tree(process)
+    change_id = newest(lab, "lab-m1")["id"]
+    forward = lab.play("recover.yml", "-e", "finish=forward", *QUICK)
+    assert forward.rc == 2, forward.text
+    assert f"change {change_id} had not begun on lab-m2" in forward.words
+
+    # The same verb takes it over; where that cannot begin either, both are over.
+    with open(lab.dir / "state" / "lab-m2" / "lock", "r+b") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        again = lab.play(*verb)
+    assert again.rc == 2 and "holds the lock" in again.words, again.text
+    assert f"lab-m1 had begun and is free again, and so is what change {change_id} had done there;" in again.words
+    assert scripts(lab) == old and lab.pids() == pids
+    assert newest(lab, "lab-m1")["state"] == "rolled-back"
 
 
 def test_a_begin_that_one_machine_refuses_frees_the_others(lab: Lab) -> None:

@@ -30,3 +30,16 @@ def test_a_task_on_a_machine_waits_for_the_sentence_about_it(path: Path) -> None
         task for task in tasks_of(yaml.safe_load(path.read_text())) if "delegate_to" in task and not PATIENT & set(task)
     ]
     assert [task["name"] for task in delegated if not task.get("ignore_unreachable")] == []
+
+
+def test_what_is_given_to_a_task_is_nowhere_registered_too() -> None:
+    """What was registered once wins over the variables of a later task, which would then look at an older answer."""
+    given: dict[str, str] = {}
+    registered: set[str] = set()
+    for path in FILES:
+        for task in tasks_of(yaml.safe_load(path.read_text())):
+            given.update(dict.fromkeys(task.get("vars", {}), f"{path.parents[1].name}/{path.name}: {task['name']}"))
+            registered |= {task["register"]} if "register" in task else set()
+            registered |= set(task.get("ansible.builtin.set_fact", {}))
+    assert len(registered) > 20 and len(given) > 20
+    assert {name: where for name, where in given.items() if name in registered} == {}
