@@ -106,7 +106,7 @@ class ActionModule(ActionBase):
         result.update(
             # In a run the steps that follow report their changes; in check mode there are none.
             changed=plan.changed and self._task.check_mode,
-            plan={**plan.as_dict(), "change_id": new_change_id(given["verb"])},
+            plan={**plan.as_dict(), "change_id": new_change_id(given["verb"], _known(infos))},
             lines=lines,
             debt=debts,
             reason=dataclasses.asdict(reason) if reason else {},
@@ -134,6 +134,12 @@ class ActionModule(ActionBase):
         except Exception as error:  # whatever somebody wrote into a record, the change goes on without it
             told = f"{type(error).__name__}: {error}"[:200]
             return [f"record: it cannot be read ({told}), so nothing of it is shown; see record.yml -e show=check"], []
+
+
+def _known(infos: list[dict[str, Any]]) -> list[str]:
+    """Ids of changes that the machines told of."""
+    seen = [one for info in infos for one in (info.get("open_change"), *info.get("ended", [])) if one]
+    return [str(one["id"]) for one in seen]
 
 
 def _obstacles(info: dict[str, Any], made: list[dict[str, Any]]) -> list[str]:

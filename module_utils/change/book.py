@@ -166,7 +166,8 @@ class Book:
         """Open the change, which is the lock against a second operator.
 
         Re-entrant by id. An open change whose controller is provably dead, or that ``take_over``
-        names, is superseded and its files are inherited; any other is refused.
+        names, is superseded and its files are inherited; any other is refused, and so is ``take_over`` of one that went back since
+        the look.
         """
         # The other verbs come more often, and imports are most of what they cost.
         from .inheriting import as_far_as_it_came, inherit
@@ -182,8 +183,8 @@ class Book:
                 raise PdopsError(f"change id {record['id']} was used before; take another.")
             if take_over and os.path.exists(self._path(take_over)):
                 former = self.load(take_over)
-                if rules.rolled_back_since(former, record["id"]):
-                    # The plan counted on files that the guard has put back meanwhile.
+                if former["state"] in ("rolled-back", "rollback-failed"):
+                    # It was open at the look, or it would not be named here; the plan counted on files that the guard has put back meanwhile.
                     raise PdopsError(
                         f"change {take_over}, which this run was to go on from, was {former['state']} by its guard at "
                         f"{former['ended']}; nothing was touched; run the same command again."
@@ -193,6 +194,8 @@ class Book:
                 along = any(former["id"] in other["inherits"] for other in open_ones)
                 if not along and not self.is_free(former, take_over):
                     raise PdopsError(rules.held_sentence(former), held_by=rules.summary_of(former))
+            # A clock that was set back must not reorder what happened.
+            record = {**record, "opened": max([record["opened"], *(item["opened"] for item in self.all())])}
             # The newest first: what was there before the oldest of them is what has to come back.
             for former in open_ones:
                 record = inherit(record, as_far_as_it_came(former, _contents(former)))

@@ -50,6 +50,8 @@ _TEXTS = ("id", "deployment", "summary", "opened", "state", "reason")
 #: Steps by which an instance stops answering, or is no longer asked.
 OUT = ("stop", "restart", "take out")
 
+_STAMP = "%Y%m%dT%H%M%S"
+
 #: Between the end of a step's budget and the moment at which the guard acts.
 LEASE_SLACK_S = 15.0
 
@@ -93,24 +95,16 @@ def misshapen(record: Mapping[str, Any]) -> str:
     return "" if isinstance(deadline, (int, float)) and "boot_id" in lease else "lease"
 
 
-def rolled_back_since(former: Record, change_id: str) -> bool:
-    """Whether a guard put ``former`` back while a run planned ``change_id`` upon it (ids begin with the UTC of their plan).
-
-    The 5 s before the id was made are those between the look at the machine and the end of the plan.
-    """
-    stamp = re.match(r"\d{8}T\d{6}", change_id)
-    if not stamp or former["state"] not in ("rolled-back", "rollback-failed"):
-        return False
-    planned = calendar.timegm(time.strptime(stamp[0], "%Y%m%dT%H%M%S"))
-    try:
-        return calendar.timegm(time.strptime(str(former["ended"]), "%Y-%m-%dT%H:%M:%SZ")) >= planned - 5
-    except ValueError:
-        return False
-
-
-def new_change_id(verb: str) -> str:
-    """A fresh id that sorts by time: `20261129T164512-restore-1f2e3d`."""
-    return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{verb}-{secrets.token_hex(3)}"
+def new_change_id(verb: str, known: Iterable[str] = ()) -> str:
+    """A fresh id that sorts by time: `20261129T164512-restore-1f2e3d`; after all ``known`` ones, also when a clock was set back."""
+    stamp = time.strftime(_STAMP, time.gmtime())
+    newest = max((found[0] for found in (re.match(r"\d{8}T\d{6}(?=-)", one) for one in known) if found), default="")
+    if newest >= stamp:
+        try:
+            stamp = time.strftime(_STAMP, time.gmtime(calendar.timegm(time.strptime(newest, _STAMP)) + 1))
+        except (ValueError, OverflowError):
+            pass  # somebody's own id, which is no time
+    return f"{stamp}-{verb}-{secrets.token_hex(3)}"
 
 
 def new_record(

@@ -2,6 +2,7 @@
 # Copyright (c) 2026 the pdops authors
 from __future__ import annotations
 
+import calendar
 import json
 import os
 import subprocess
@@ -87,16 +88,34 @@ def test_taking_over_by_name_works_on_a_living_controller(book: Book) -> None:
     assert book.begin(record("two-2"), "one-1")["inherits"] == ["one-1"]
 
 
-def test_a_change_that_was_put_back_since_the_plan_is_not_gone_on_from(book: Book) -> None:
-    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+def test_a_change_that_was_put_back_since_the_plan_is_not_gone_on_from_whatever_the_clocks_say(book: Book) -> None:
     book.begin(record("one-1", dead_leader()), None)
     book.set_state("one-1", "rolling-back", "the lease ran out", ("open",))
     book.set_state("one-1", "rolled-back", "the lease ran out", ("rolling-back",))
-    with pytest.raises(PdopsError, match="one-1, which this run was to go on from, was rolled-back by its guard"):
-        book.begin(record(f"{stamp}-deploy-1"), "one-1")
+    for stamp in ("20010101T000000", time.strftime("%Y%m%dT%H%M%S", time.gmtime()), "29991231T000000"):
+        with pytest.raises(PdopsError, match="one-1, which this run was to go on from, was rolled-back by its guard"):
+            book.begin(record(f"{stamp}-deploy-1"), "one-1")
     assert [item["id"] for item in book.all()] == ["one-1"]
-    # One that ended long before the look is told by other means: of several machines only one may have it still open.
-    book.begin(record("29991231T000000-deploy-2"), "one-1")
+    book.begin(record("two-2"), None)
+
+
+def test_a_clock_that_was_set_back_reorders_nothing(book: Book) -> None:
+    """The newest confirmed change is the one that rollback.yml puts back."""
+    book.begin(record("29991231T000000-set-1", opened="2999-12-31T00:00:00Z"), None)
+    book.confirm("29991231T000000-set-1", "done")
+    ids = ["29991231T000000-set-1"]
+    for _ in range(3):
+        ids.append(rules.new_change_id("restore", ids))
+        book.begin(record(ids[-1]), None)
+        book.confirm(ids[-1], "done")
+    assert [item["id"] for item in book.all()] == ids == sorted(ids)
+
+
+def test_a_new_id_is_the_time_where_nothing_newer_is_known() -> None:
+    for known in ((), ("20010101T000000-set-1", "somebody's own")):
+        stamp = rules.new_change_id("set", known)[:15]
+        assert abs(calendar.timegm(time.strptime(stamp, "%Y%m%dT%H%M%S")) - time.time()) < 60
+    assert rules.new_change_id("set", ("99999999T999999-set-1",))[:2] == "20"
 
 
 def test_a_rollback_under_way_cannot_be_taken_over_and_one_whose_guard_died_can(book: Book) -> None:
