@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils.change.guard_place import is_alive
 
-from .conftest import KNOB, Lab, leases
+from .conftest import KNOB, QUICK, Lab, leases
 
 pytestmark = pytest.mark.lab
 
@@ -118,3 +118,44 @@ def test_the_next_run_carries_on_from_a_dead_controller_and_a_second_operator_le
     text, _ = process.communicate(timeout=600)
     assert process.returncode == 0, text
     assert lab.script.read_bytes() == before and lab.running_knob() is None
+
+
+@pytest.mark.long
+def test_an_interrupted_revert_is_no_other_verbs_to_finish_and_keeps_its_reason_when_somebody_else_does(
+    lab: Lab,
+) -> None:
+    def killed(point: str, playbook: str, *arguments: str) -> tuple[str, str]:
+        known = len(lab.changes())
+        process = lab.start(playbook, *arguments, *QUICK)
+        reached, text = lab.kill_at(process, point, lambda: len(lab.changes()) > known and POINTS[point](lab))
+        assert reached, text
+        return str(lab.changes()[-1]["id"]), " ".join(text.split())
+
+    assert lab.play("restore_knob.yml", *QUICK).rc == 0
+    new, knob = lab.script.read_bytes(), ("-e", f"knob={KNOB}")
+    change_id, _ = killed("all stopped", "revert_knob.yml", *knob, "-e", "reason=suspicion")
+    lab.environment.update(LOGNAME="bob", USER="bob")  # the other operator
+    others = (("set_knob.yml", *knob, "-e", "value=384"), ("restart.yml",), ("rollback.yml",), ("restore_knob.yml",))
+    for verb, *arguments in others:
+        refused = lab.play(verb, *arguments)
+        assert refused.rc == 2, (verb, refused.text)
+        assert f"change {change_id} of " in refused.words and "its controller is gone" in refused.words, verb
+        assert "ansible-playbook recover.yml -e finish=back" in refused.words, verb
+        assert "-e finish=forward" in refused.words and "Traceback" not in refused.text, verb
+    assert lab.changes()[-1]["state"] == "open" and lab.changes()[-1]["id"] == change_id
+
+    # The one who takes it over dies as well; the next one goes back all the way, to what was before the first.
+    _, words = killed("between two starts", "recover.yml", "-e", "finish=forward")
+    assert "so this run goes on from there" in words
+    back = lab.play("recover.yml", "-e", "finish=back")
+    assert back.rc == 0, back.text
+    assert lab.script.read_bytes() == new and lab.running_knob() == "512" and lab.serves()
+
+    killed("all stopped", "revert_knob.yml", *knob, "-e", "reason=suspicion")
+    kept = lab.play("recover.yml", "-e", "finish=forward")
+    assert kept.rc == 0, kept.text
+    assert lab.running_knob() is None and lab.serves()
+    entry = lab.entries()[-1]
+    assert (entry["kind"], entry["change_id"]) == ("revert", lab.changes()[-1]["id"]), entry
+    assert "interrupted as revert, and finished by recover.yml" in entry["said"] and "suspicion" in entry["reason"]
+    assert f"debt: {KNOB}=512 reverted on suspicion" in kept.text
