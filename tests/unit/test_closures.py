@@ -27,7 +27,7 @@ BOUNDS = {
     "pd_evidence": (6_000, 5_000),
     "pd_recover": (6_050, 5_050),
     "pd_status": (12_300, 11_600),
-    "pd_worker": (4_250, 3_850),
+    "pd_worker": (4_300, 3_900),
     "pd_probe": (3_800, 3_800),
 }
 
