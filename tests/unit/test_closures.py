@@ -20,10 +20,10 @@ ROOT = Path(__file__).resolve().parents[2]
 UTILS = ROOT / "module_utils"
 #: Lines of module_utils: packed once per run, and imported at every call before the module looks at its parameters.
 BOUNDS = {
-    "pd_info": (15_700, 15_000),
+    "pd_info": (15_900, 15_100),
     "pd_change": (16_300, 3_300),
     "pd_gate": (10_900, 3_300),
-    "pd_instance": (6_000, 4_600),
+    "pd_instance": (6_100, 4_700),
     "pd_evidence": (6_000, 5_000),
     "pd_recover": (6_050, 5_050),
     "pd_status": (12_300, 11_600),
