@@ -107,7 +107,7 @@ class Lab:
 
     def fault(self, *words: str, role: str | None = None, clear: bool = False) -> None:
         """As ``python -m lab fault``, but at once: no process has to start before it is on."""
-        faults.switch(self.told, role, words, clear)  # type: ignore[arg-type]
+        faults.switch(self.told, role, words, clear)
 
     def play(self, playbook: str, *arguments: str, timeout_s: float = 600) -> Ran:
         process = self.start(playbook, *arguments)

@@ -50,6 +50,7 @@ KEY, ROTATED = "api-key: sk-of-nobody-1234567890\n", "api-key: sk-of-nobody-0987
 
 
 def away(path: Path) -> bool:
+    """Whether it could be removed. What is written into it meanwhile is no failure: the caller tries again until it is gone."""
     shutil.rmtree(path, ignore_errors=True)
     return not path.exists()
 

@@ -77,7 +77,10 @@ def test_what_does_not_hold_touches_nothing(lab: Lab, good: Path, tmp_path: Path
         assert left == [".pdops-lock"]
     # Killed when it is installed: the next run takes away what that one could not.
     process = lab.start("deploy_kernels.yml", "-e", f"kernel_wheel={broken}", *QUICK)
-    there = lambda: folders(lab) and lab.journal("kernel_package", "kernel_selftest")[-1]["step"] == "done"  # noqa: E731
+
+    def there() -> bool:
+        return bool(folders(lab)) and lab.journal("kernel_package", "kernel_selftest")[-1]["step"] == "done"
+
     reached, text = lab.kill_at(process, "the install", there)
     assert reached, text
     ran = deploy(lab, broken)

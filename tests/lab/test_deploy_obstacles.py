@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
-from .deploy_site import KEY, Site, bare, disk, nothing_written, site  # noqa: F401
+from .deploy_site import KEY, Site, bare, disk, nothing_written, site  # noqa: F401 (fixtures)
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -112,7 +112,10 @@ def test_an_engine_that_never_comes_back(bare: Site) -> None:
     bare.lab.fault("slow_load", "300")
     more = ("-e", "pd_load_timeout_s=20", "-e", '{"pd_pair_knobs": {"UCX_TLS": "tcp"}}')
     process = bare.lab.start("deploy.yml", *bare.arguments, *more)
-    back = lambda: len(bare.lab.changes()) > known and bare.lab.changes()[-1]["state"] != "open"  # noqa: E731
+
+    def back() -> bool:
+        return len(bare.lab.changes()) > known and bare.lab.changes()[-1]["state"] != "open"
+
     with bare.lab.moment(process, "the way back", back) as reached:
         assert reached
         bare.lab.fault(clear=True)

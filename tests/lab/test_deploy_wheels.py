@@ -18,7 +18,7 @@ from tests.unit.serving.test_wheels import wheel
 
 from ..process_tree import kill_tree
 from .conftest import ROOT
-from .deploy_site import Site, bare, disk, nothing_written, site  # noqa: F401
+from .deploy_site import Site, bare, disk, nothing_written, site  # noqa: F401 (fixtures)
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -45,7 +45,8 @@ class WithWheels(Site):
 
     def bare(self) -> None:
         super().bare()
-        shutil.rmtree(self.folder / "wheels", ignore_errors=True)
+        if (self.folder / "wheels").exists():
+            shutil.rmtree(self.folder / "wheels")
         base = os.path.realpath(sys.executable)
         (self.folder / "wheels.yml").write_text(WHEELS.replace("FOLDER", str(self.folder)).replace("BASE", base))
         packages = next(path for path in sys.path if path.endswith("site-packages"))
@@ -110,7 +111,8 @@ def test_wheels_that_change_between_the_plan_and_their_transport(
 
 def test_a_record_that_cannot_be_written_holds_nothing_up_and_is_written_by_the_next_run(bare: WithWheels) -> None:
     evidence = bare.lab.dir / "evidence"
-    shutil.rmtree(evidence, ignore_errors=True)
+    if evidence.exists():
+        shutil.rmtree(evidence)
     with disk(evidence, "ro"):
         ran = bare.deploy()
         assert ran.rc == 0 and bare.lab.serves(), ran.text

@@ -13,7 +13,7 @@ import pytest
 from lab.engine.metrics import SHAPES
 from lab.engine.options import shape
 
-from .engines import Pair, ask, counter, hello, served, shared, until  # noqa: F401
+from .engines import Pair, ask, counter, hello, served, shared, until  # noqa: F401 (fixtures)
 
 pytestmark = pytest.mark.lab
 

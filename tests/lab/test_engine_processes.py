@@ -20,7 +20,7 @@ from .engines import (
     Pair,
     ask,
     hello,
-    pair,  # noqa: F401
+    pair,  # noqa: F401 (a fixture)
     scheduler_of,
     until,
 )

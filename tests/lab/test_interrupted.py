@@ -14,6 +14,11 @@ from .conftest import KNOB, QUICK, Lab, leases
 pytestmark = pytest.mark.lab
 
 
+def stepping(lab: Lab, known: int) -> bool:
+    """Whether a change after the first ``known`` ones has stopped or started something."""
+    return len(lab.changes()) > known and last_step(lab).startswith("st")
+
+
 def last_step(lab: Lab) -> str:
     change = lab.changes()[-1]
     return (
@@ -108,8 +113,7 @@ def test_the_next_run_carries_on_from_a_dead_controller_and_a_second_operator_le
     kill_at(lab, "all stopped", typed=revert)
     known = len(lab.changes())
     process = lab.start(*revert)
-    begun = lambda: len(lab.changes()) > known and last_step(lab).startswith("st")  # noqa: E731
-    with lab.standing_at(process, "the first operator's change", begun):
+    with lab.standing_at(process, "the first operator's change", lambda: stepping(lab, known)):
         second = lab.play("restore_knob.yml")
     assert second.rc == 2
     held = lab.changes()[-1]["id"]

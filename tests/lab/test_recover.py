@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from .conftest import KNOB, QUICK, Lab
-from .test_interrupted import kill_at, last_step
+from .test_interrupted import kill_at, stepping
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -71,8 +71,7 @@ def test_forward_keeps_a_new_state_that_is_proved_and_rollback_puts_it_back_late
     before = lab.script.read_bytes()
     known = len(lab.changes())
     process = lab.start("restore_knob.yml")
-    begun = lambda: len(lab.changes()) > known and last_step(lab).startswith("st")  # noqa: E731
-    with lab.standing_at(process, "a step", begun):
+    with lab.standing_at(process, "a step", lambda: stepping(lab, known)):
         refused = lab.play("recover.yml", "-e", "finish=back", "--check")
     assert refused.rc == 2
     assert "its controller is alive" in refused.words and "-e take_over=" in refused.words

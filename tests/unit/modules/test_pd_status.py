@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from inspect import getsource
 from pathlib import Path
@@ -13,11 +12,12 @@ from typing import Any
 import pytest
 import yaml
 from ansible.module_utils import basic
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.pdops.sglang.plugins.action.pd_status import _check
 from ansible_collections.pdops.sglang.plugins.module_utils.deployment import Instance
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.modules import pd_status
+
+from .in_process import answer_of
 
 KNOB = "SGLANG_SM120_MMA_TARGET_CTAS"
 SECRET = "hf_exampleexampleexample"
@@ -56,13 +56,9 @@ def module(instances: list[dict[str, Any]], tmp_path: Path, capsys: pytest.Captu
             **WITH_INVOCATION,
             **given,
         }
-        with patch_module_args(arguments), pytest.raises(SystemExit) as ended:
-            pd_status.main()
-        text = capsys.readouterr().out
+        code, answer, text = answer_of(pd_status.main, arguments, capsys)
         assert SECRET not in text
-        answer = json.loads(text)
-        assert isinstance(answer, dict) and isinstance(ended.value.code, int)
-        return ended.value.code, answer
+        return code, answer
 
     return run
 

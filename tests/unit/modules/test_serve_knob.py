@@ -22,6 +22,8 @@ from ansible_collections.pdops.sglang.plugins.module_utils.knob_edit import Edit
 from ansible_collections.pdops.sglang.plugins.module_utils.store.store import Store
 from ansible_collections.pdops.sglang.plugins.modules import serve_knob
 
+from .in_process import answer_of
+
 ROOT = Path(__file__).resolve().parents[3]
 CASES = ROOT / "tests" / "unit" / "scripts" / "cases"
 KNOB = "SGLANG_SM120_MMA_TARGET_CTAS"
@@ -53,11 +55,8 @@ def module(script: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
             **WITH_INVOCATION,
             **given,
         }
-        with patch_module_args(arguments), pytest.raises(SystemExit) as ended:
-            serve_knob.main()
-        answer = json.loads(capsys.readouterr().out)
-        assert isinstance(answer, dict) and isinstance(ended.value.code, int)
-        return ended.value.code, answer
+        code, answer, _text = answer_of(serve_knob.main, arguments, capsys)
+        return code, answer
 
     return run
 

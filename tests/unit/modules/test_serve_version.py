@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ansible_collections.pdops.sglang.plugins.module_utils.store.store import Store
 
-from .versioned import CASES, KNOB, LABEL, Module, add, module, opened, script, snapshot, store, use  # noqa: F401
+from .versioned import CASES, KNOB, LABEL, Module, add, module, opened, script, snapshot, store, use  # noqa: F401 (fixtures)
 
 
 def test_list_of_a_machine_that_never_saw_pdops_shows_the_backup_and_makes_nothing(

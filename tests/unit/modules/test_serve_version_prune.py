@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from ansible_collections.pdops.sglang.plugins.module_utils.store.store import Store
 
-from .versioned import LABEL, Module, add, module, opened, script, snapshot, store, use  # noqa: F401
+from .versioned import LABEL, Module, add, module, opened, script, snapshot, store, use  # noqa: F401 (fixtures)
 
 
 def test_prune_by_count_and_age(module: Module, store: Store, script: Path, tmp_path: Path) -> None:

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.pdops.sglang.plugins.module_utils.change.book import Book
 from ansible_collections.pdops.sglang.plugins.module_utils.store.store import Store
 from ansible_collections.pdops.sglang.plugins.modules import serve_version
+
+from .in_process import answer_of
 
 ROOT = Path(__file__).resolve().parents[3]
 CASES = ROOT / "tests" / "unit" / "scripts" / "cases"
@@ -54,11 +55,8 @@ def module(script: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
             "_ansible_remote_tmp": str(tmp_path),
             **given,
         }
-        with patch_module_args(arguments), pytest.raises(SystemExit) as ended:
-            serve_version.main()
-        answer = json.loads(capsys.readouterr().out)
-        assert isinstance(answer, dict) and isinstance(ended.value.code, int)
-        return ended.value.code, answer
+        code, answer, _text = answer_of(serve_version.main, arguments, capsys)
+        return code, answer
 
     return run
 
