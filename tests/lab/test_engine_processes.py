@@ -114,7 +114,7 @@ def test_a_refused_knob_ends_well_before_the_load_does(pair: Pair) -> None:
 
 
 def test_deaths_at_the_first_request(pair: Pair) -> None:
-    pair.engine("prefill", "--page-size", "64", wait=False)
+    pair.engine("prefill", "--page-size", "64")
     decode = pair.engine("decode", "--page-size", "1")
     assert pair.direct(hello(), 1)["decode"][0] != 200
     assert decode.wait(60) == -signal.SIGKILL and "Page size mismatch" in pair.log("decode")
@@ -130,7 +130,7 @@ def test_deaths_at_the_first_request(pair: Pair) -> None:
 
 
 def test_prefill_replaced_behind_decodes_back(pair: Pair) -> None:
-    prefill = pair.engine("prefill", wait=False, SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT="3")
+    prefill = pair.engine("prefill", SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT="3")
     pair.engine("decode", SGLANG_DISAGGREGATION_WAITING_TIMEOUT="3")
     assert {one[0] for one in pair.direct(hello()).values()} == {200}
     pair.end(prefill, signal.SIGKILL)

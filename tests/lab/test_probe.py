@@ -88,9 +88,8 @@ def test_a_wrong_key_and_a_decode_that_dies_in_the_middle_of_a_stream(pair: Pair
     wrong = tmp_path / "wrong"
     wrong.write_text("another\n")
     wrong.chmod(0o600)
-    pair.engine("prefill", "--api-key", "the-right-one", wait=False)
+    pair.engine("prefill", "--api-key", "the-right-one")
     decode = pair.engine("decode", "--api-key", "the-right-one", PDOPS_LAB_TOKEN_S="0.1")
-    until(lambda: ask(pair.prefill, "/health")[0] == 200)
     assert probe(pair, "pair", api_key_file=str(key))["verdict"] == "passed"
 
     with pytest.raises(PdopsError, match=r"/v1/models answered 401: an API key is missing or wrong \(api_key_file\)"):
@@ -116,9 +115,8 @@ def test_a_wrong_key_and_a_decode_that_dies_in_the_middle_of_a_stream(pair: Pair
 
 
 def test_a_wedged_scheduler_is_not_believed_about_its_queues(pair: Pair) -> None:  # noqa: F811
-    pair.engine("prefill", wait=False, SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT="3")
+    pair.engine("prefill", SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT="3")
     pair.engine("decode")
-    until(lambda: ask(pair.prefill, "/health")[0] == 200)
     pair.faults(decode={"wedge": True})
     found = probe(pair, "pair", requests=False, rounds=2, series=["kept"], first_byte_s=1.5)
     assert found["conversation"]["failed_round"] == 1
