@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .asked import Asked
+from .change.record import NO_GUARD, lease_told
 from .change.split import splits
 from .pdops_error import PdopsError
 from .sight import Sight
@@ -51,7 +52,7 @@ def left_behind(sight: Sight, asked: Asked, take_over: str | None) -> tuple[list
             found.append(f"{told}; {'you take it over' if take_over else why}, so this run goes on from there")
             superseded = change["id"]
         elif reading_only:
-            found.append(f"{told}; it is {change['state']}, its lease runs {change['lease_left_s']:.0f} s more")
+            found.append(f"{told}; it is {change['state']}, {_until(change)}")
         elif change["state"] == "rolling-back":
             raise PdopsError(f"{told} and is being rolled back now by its guard; wait until that ends, then run again.")
         else:
@@ -103,7 +104,19 @@ def _same_intent(change: Mapping[str, Any], asked: Asked) -> bool:
 def _other_intent(change: Mapping[str, Any], told: str, why: str) -> str:
     """An unrelated run must not confirm what nobody proved."""
     left = max(0.0, change["lease_left_s"])
-    return (
-        f"{told}; {why}, and its new script is in place. Its guard puts the old state back in {left:.0f} s: wait for that, "
-        "or do it now with ansible-playbook recover.yml -e finish=back, or keep the new state with -e finish=forward; then run this again."
+    back = (
+        f"Its guard puts the old state back in {left:.0f} s: wait for that, or do it now"
+        if change.get("guard_alive", True)
+        else "No guard watches it, so nothing happens by itself: put the old state back"
     )
+    return (
+        f"{told}; {why}, and its new script is in place. {back} with ansible-playbook recover.yml -e finish=back, "
+        "or keep the new state with ansible-playbook recover.yml -e finish=forward; then run this again."
+    )
+
+
+def _until(change: Mapping[str, Any]) -> str:
+    guarded = bool(change.get("guard_alive", True))
+    if change["state"] == "rolling-back":
+        return "its guard is at work" if guarded else f"cut short{NO_GUARD}"
+    return lease_told(change["lease_left_s"], guarded)

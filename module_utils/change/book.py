@@ -141,7 +141,8 @@ class Book:
 
     def summary(self, record: rules.Record, take_over: str | None = None) -> dict[str, Any]:
         """What a plan needs to know of an open change."""
-        return {**rules.summary_of(record), "free": self.is_free(record, take_over)}
+        guarded = guard_place.is_alive(self.folder, record["id"])
+        return {**rules.summary_of(record), "free": self.is_free(record, take_over), "guard_alive": guarded}
 
     def newest_unreported(self, instances: Iterable[Mapping[str, Any]]) -> list[rules.Record]:
         """Ended changes of which no run has told an operator yet (the guard rolled them back).
@@ -162,6 +163,40 @@ class Book:
                 found.append(record)
         return found
 
+    def has_begun(self, change_id: str) -> bool:
+        """Whether the journal says that a change began here, whatever became of its record."""
+        return any(row.get("verb") == "begin" and row.get("change_id") == change_id for row in self.store.journal())
+
+    def admit(self, record: rules.Record, take_over: str | None) -> None:
+        """Refuse what :meth:`begin` is going to refuse, before anything is started for it."""
+        with self.store.lock(f"begin {record['id']}"):
+            self._admitted(record, take_over)
+
+    def _admitted(self, record: rules.Record, take_over: str | None) -> tuple[list[rules.Record], rules.Record | None]:
+        """The open changes in its way, all of which it may supersede; and the one that has begun under its own id already, if any."""
+        open_ones = self._open_ones(record["instances"])
+        mine = next((item for item in open_ones if item["id"] == record["id"]), None)
+        if mine is not None:
+            return [item for item in open_ones if item["id"] in mine["inherits"]], mine
+        if os.path.exists(self._path(record["id"])):
+            self.load(record["id"])
+            raise PdopsError(f"change id {record['id']} was used before; take another.")
+        if take_over and os.path.exists(self._path(take_over)):
+            former = self.load(take_over)
+            if former["state"] in ("rolled-back", "rollback-failed"):
+                # It was open at the look, or it would not be named here; the plan counted on files that the guard has put back meanwhile.
+                raise PdopsError(
+                    f"change {take_over}, which this run was to go on from, was {former['state']} by its guard at "
+                    f"{former['ended']}; nothing was touched; run the same command again."
+                )
+        for former in open_ones:
+            # What one took over itself, and crashed in the middle of that, comes along with it.
+            along = any(former["id"] in other["inherits"] for other in open_ones)
+            if not along and not self.is_free(former, take_over):
+                guarded = guard_place.is_alive(self.folder, former["id"])
+                raise PdopsError(rules.held_sentence(former, guarded), held_by=rules.summary_of(former))
+        return open_ones, None
+
     def begin(self, record: rules.Record, take_over: str | None) -> rules.Record:
         """Open the change, which is the lock against a second operator.
 
@@ -173,27 +208,10 @@ class Book:
         from .inheriting import as_far_as_it_came, inherit
 
         with self.store.lock(f"begin {record['id']}"):
-            open_ones = self._open_ones(record["instances"])
-            mine = next((item for item in open_ones if item["id"] == record["id"]), None)
+            open_ones, mine = self._admitted(record, take_over)
             if mine is not None:
-                self._supersede([item for item in open_ones if item["id"] in mine["inherits"]], mine)
+                self._supersede(open_ones, mine)
                 return mine
-            if os.path.exists(self._path(record["id"])):
-                self.load(record["id"])
-                raise PdopsError(f"change id {record['id']} was used before; take another.")
-            if take_over and os.path.exists(self._path(take_over)):
-                former = self.load(take_over)
-                if former["state"] in ("rolled-back", "rollback-failed"):
-                    # It was open at the look, or it would not be named here; the plan counted on files that the guard has put back meanwhile.
-                    raise PdopsError(
-                        f"change {take_over}, which this run was to go on from, was {former['state']} by its guard at "
-                        f"{former['ended']}; nothing was touched; run the same command again."
-                    )
-            for former in open_ones:
-                # What one took over itself, and crashed in the middle of that, comes along with it.
-                along = any(former["id"] in other["inherits"] for other in open_ones)
-                if not along and not self.is_free(former, take_over):
-                    raise PdopsError(rules.held_sentence(former), held_by=rules.summary_of(former))
             # A clock that was set back must not reorder what happened.
             record = {**record, "opened": max([record["opened"], *(item["opened"] for item in self.all())])}
             # The newest first: what was there before the oldest of them is what has to come back.

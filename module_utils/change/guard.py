@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 
 # Gates and managers are imported only when used, but the agent must carry all of them.
@@ -12,28 +13,34 @@ from ..gates import completion, effective, http_gates, kernels, rendezvous, rout
 from ..pdops_error import PdopsError
 from ..services import supervisor, supervisor_rpc, systemd  # noqa: F401
 from ..store.store import Store
-from . import agent, guard_unit, rollback, who
+from . import agent, guard_place, guard_unit, rollback, who
 from . import record as rules
 from .book import Book
 from .guard_place import is_alive
 
 POLL_S = 0.5
+_BEGIN_POLL_S = 0.05
 #: A fresh interpreter and the imports; the machine may be busy loading a model.
 _START_S = 20.0
 
 
-def ensure(store: Store, packed: str, change_id: str, under_systemd: bool) -> list[str]:
+def ensure(store: Store, packed: str, record: rules.Record, under_systemd: bool) -> list[str]:
     """Start the guard unless one is there, and wait until it has taken its place; return what is to be told of it.
 
     Raises :class:`PdopsError` when it does not: a change without a guard must not go on.
+
+    :param record: of the change, which need not be written yet (:func:`.guard_place.beginning`)
     """
-    if is_alive(Book(store).folder, change_id):
+    book, change_id = Book(store), record["id"]
+    if is_alive(book.folder, change_id):
         return []
-    units = [str(item["unit"]) for item in Book(store).load(change_id)["instances"]]
+    units = [str(item["unit"]) for item in record["instances"]]
     told = agent.start_guard(store, packed, change_id, under_systemd, units)
     deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline:
-        if is_alive(Book(store).folder, change_id) or Book(store).load(change_id)["state"] in rules.ENDED:
+        if is_alive(book.folder, change_id):
+            return told
+        if book.exists(change_id) and book.load(change_id)["state"] in rules.ENDED:
             return told
         time.sleep(0.05)
     raise PdopsError(
@@ -47,6 +54,8 @@ def watch(book: Book, change_id: str) -> int:
     The lease is read again every half second, so a renewal is seen in time whatever the clocks do. Nothing but the end of the
     change, or of its record, ends the guard: a lock that somebody holds or a full disk may be over at any time.
     """
+    if not _begins(book, change_id):
+        return guard_unit.EXIT_ENDED
     told = ""
     while True:
         try:
@@ -61,6 +70,19 @@ def watch(book: Book, change_id: str) -> int:
             time.sleep(POLL_S)
         if code is not None:
             return code
+
+
+def _begins(book: Book, change_id: str) -> bool:
+    """Wait until the record is written; False when who was to write it was refused or died, so that there is nothing to watch."""
+    while not book.exists(change_id):
+        if guard_place.is_beginning(book.folder):
+            time.sleep(_BEGIN_POLL_S)
+        elif not book.exists(change_id):
+            if not os.path.isdir(book.folder) or book.has_begun(change_id):
+                return True  # it was there and is gone
+            guard_place.leave(book.folder, change_id)
+            return False
+    return True
 
 
 def _act(book: Book, change_id: str) -> int | None:
@@ -119,6 +141,8 @@ def files_first(book: Book, change_id: str) -> int:
 
     Does nothing to a change whose lease is of this boot: then its guard only starts again.
     """
+    if not book.exists(change_id):
+        return 0  # it begins just now, and the guard itself waits for that
     record = book.load(change_id)
     if rules.of_this_boot(record) or record["state"] not in rules.OPEN:
         return 0

@@ -46,15 +46,13 @@ def begin(book: Book, params: Params) -> dict[str, Any]:
         {name: mask_text(item) if isinstance(item, str) else item for name, item in (params.get("why") or {}).items()},
         params.get("finishes") or {},
     )
+    take_over = params["take_over"] or None
     packed = agent.install(store)
-    opened = book.begin(record, params["take_over"] or None)
-    try:
-        told = guard.ensure(store, packed, opened["id"], _under_systemd(opened))
-    except PdopsError as error:
-        book.set_state(opened["id"], "rolling-back", str(error), ("open",))
-        book.set_state(opened["id"], "rolled-back", str(error), ("rolling-back",))
-        book.mark_reported(opened["id"])
-        raise
+    # The guard first: a change that is open holds the machine, and from a former one it takes over scripts that are changed already.
+    with guard_place.beginning(book.folder):
+        book.admit(record, take_over)
+        told = guard.ensure(store, packed, record, _under_systemd(record))
+        opened = book.begin(record, take_over)
     return {**told_of(opened, changed=True), "guard": told}
 
 
@@ -68,8 +66,9 @@ def _said_without_record(book: Book, params: Params) -> str:
     look = (
         f"compare {scripts} with their versions and backups (history.yml), put right what differs, then run restart.yml"
     )
-    noted = any(entry.get("verb") == "begin" and entry.get("change_id") == change_id for entry in book.store.journal())
-    if noted or guard_place.was_taken(book.folder, change_id):
+    # A guard that is there without a record waits for one that is never written, and leaves.
+    waits = guard_place.is_alive(book.folder, change_id)
+    if book.has_begun(change_id) or (not waits and guard_place.was_taken(book.folder, change_id)):
         raise PdopsError(
             f"the record of change {change_id} is gone from {book.folder} in the middle of the change, so nothing was put back: {look}."
         )
@@ -110,5 +109,5 @@ def rollback(book: Book, params: Params) -> dict[str, Any]:
         elif record["state"] == "superseded":
             rules.require_open(record, "rollback")
     if record["state"] == "rolling-back":
-        guard.ensure(book.store, agent.install(book.store), record["id"], _under_systemd(record))
+        guard.ensure(book.store, agent.install(book.store), record, _under_systemd(record))
     return told_of(book.load(record["id"]), changed=True)

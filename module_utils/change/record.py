@@ -47,6 +47,9 @@ REQUIRED = {
 
 _TEXTS = ("id", "deployment", "summary", "opened", "state", "reason")
 
+#: Of a change whose guard was killed, or did not come back after a reboot.
+NO_GUARD = ", and NO GUARD watches it, so nothing happens by itself: put the old state back with ansible-playbook recover.yml -e finish=back"
+
 #: Steps by which an instance stops answering, or is no longer asked.
 OUT = ("stop", "restart", "take out")
 
@@ -335,7 +338,16 @@ def summary_of(record: Record) -> dict[str, Any]:
     }
 
 
-def held_sentence(record: Record) -> str:
+def lease_told(left_s: float, guarded: bool = True) -> str:
+    """Until when an open change is in the way of others, and what comes then."""
+    if left_s > 0:
+        return f"its lease runs {left_s:.0f} s more" + ("" if guarded else NO_GUARD)
+    if guarded:
+        return "its lease is over and its guard is about to put the old state back"
+    return f"its lease is over{NO_GUARD}"
+
+
+def held_sentence(record: Record, guarded: bool = True) -> str:
     """Tell a second operator who has the deployment, since when, for what, until when, and how to take over.
 
     What its guard is putting back can be waited for only.
@@ -346,10 +358,4 @@ def held_sentence(record: Record) -> str:
     )
     if record["state"] == "rolling-back":
         return f"{held}; it is being rolled back now by its guard. Wait until that ends, then run again."
-    left = lease_left_s(record)
-    until = (
-        f"its lease runs {left:.0f} s more"
-        if left > 0
-        else "its lease is over and its guard is about to put the old state back"
-    )
-    return f"{held}; {until}. Wait for it to end, or take it over with -e take_over={record['id']}."
+    return f"{held}; {lease_told(lease_left_s(record), guarded)}. Wait for it to end, or take it over with -e take_over={record['id']}."

@@ -28,14 +28,17 @@ def take_step(
     undone if its controller died too. Raises :class:`PdopsError` when it does not come, or the change has ended.
     """
     book = Book(store)
-    warnings = []
-    if not is_alive(book.folder, change_id):
-        record = rules.require_open(book.load(change_id), step)
-        _start_again(book, record)
-        warnings.append(
-            f"the guard of change {change_id} was gone before {step} {instance}".rstrip() + ", and was started again"
-        )
+    warnings = guard_again(book, change_id, step, instance)
     return book.note_step(change_id, step, instance, said, budget_s), warnings
+
+
+def guard_again(book: Book, change_id: str, step: str, instance: str = "") -> list[str]:
+    """Start the guard again where it was killed; a sentence to warn with when it was. Raises as :func:`take_step`."""
+    if is_alive(book.folder, change_id):
+        return []
+    _start_again(book, rules.require_open(book.load(change_id), step))
+    before = f"{step} {instance}".rstrip()
+    return [f"the guard of change {change_id} was gone before {before}, and was started again"]
 
 
 def act_alone(

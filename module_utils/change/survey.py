@@ -15,8 +15,8 @@ from ..services.instance import status_dict
 from ..store.atomic import ABSENT, leftovers_of, read_regular, sha256_of
 from ..store.backups import MOST_BYTES
 from ..store.store import Store
-from . import guard_place, who
 from . import record as rules
+from . import who
 from .book import Book
 from .split import NEWEST
 
@@ -54,7 +54,6 @@ def change_seen(book: Book, record: rules.Record, take_over: str | None) -> dict
     return {
         **book.summary(record, take_over),
         "files": files,
-        "guard_alive": guard_place.is_alive(book.folder, record["id"]),
         "boot": "this" if rules.of_this_boot(record) else "earlier",
         "controller": controller_of(record),
         "renewed": record["lease"].get("renewed", record["opened"]),

@@ -43,7 +43,13 @@ def _renew(book: Book, params: Params) -> dict[str, Any]:
         record = rules.with_touched(record, params.get("touches") or [])
         return rules.with_lease(record, params["step"], float(params["budget_s"]), now_utc())
 
-    return told_of(book.update(params["change_id"], "renew", step), changed=False)
+    # As before a step, which another machine takes now: this one's scripts may be changed already.
+    warnings = []
+    if not guard_place.is_alive(book.folder, params["change_id"]):
+        from .stepping import guard_again  # seldom needed
+
+        warnings = guard_again(book, params["change_id"], params["step"])
+    return {**told_of(book.update(params["change_id"], "renew", step), changed=False), "warnings": warnings}
 
 
 def _confirm(book: Book, params: Params) -> dict[str, Any]:

@@ -27,9 +27,15 @@ def status_lines(info: Mapping[str, Any], wanted: Optional[str] = None) -> list[
     if change:
         lines.append(
             f"open change {change['id']}: {change['summary']}, by {change['who']} since {change['opened']}, {change['state']}, "
-            + ("its controller is gone" if change["controller_gone"] else f"lease {change['lease_left_s']:.0f} s")
+            + _until(change)
         )
     return lines
+
+
+def _until(change: Mapping[str, Any]) -> str:
+    if not change.get("guard_alive", True):
+        return "no guard watches it; what is where, and how to go on: ansible-playbook recover.yml"
+    return "its controller is gone" if change["controller_gone"] else f"lease {max(0.0, change['lease_left_s']):.0f} s"
 
 
 def _instance_lines(name: str, report: Mapping[str, Any], wanted: Optional[str]) -> list[str]:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ansible_collections.pdops.sglang.plugins.module_utils.change import agent, guard, guard_place, rollback, who
+from ansible_collections.pdops.sglang.plugins.module_utils.change import agent, guard, guard_place, rollback, verbs, who
 from ansible_collections.pdops.sglang.plugins.module_utils.change import record as rules
 from ansible_collections.pdops.sglang.plugins.module_utils.change.book import Book, now_utc
 from ansible_collections.pdops.sglang.plugins.module_utils.change.stepping import take_step
@@ -176,7 +176,7 @@ def test_the_guard_ends_when_its_record_is_gone(tmp_path: Path) -> None:
 
 
 def start_guard(book: Book) -> int:
-    guard.ensure(book.store, agent.install(book.store), "one-1", under_systemd=False)
+    guard.ensure(book.store, agent.install(book.store), book.load("one-1"), under_systemd=False)
     found = subprocess.run(
         ["pgrep", "-f", f"guard --state-dir {book.store.state_dir}"], capture_output=True, text=True, check=True
     )
@@ -196,6 +196,28 @@ def test_a_step_starts_a_guard_again_that_was_killed(tmp_path: Path) -> None:
     assert "was gone before start d, and was started again" in warnings[0]
     assert guard_place.is_alive(book.folder, "one-1")
     book.confirm("one-1", "done")
+
+
+def test_a_renewal_too_starts_a_guard_again_that_was_killed(tmp_path: Path) -> None:
+    """Of several machines one steps and the others are renewed, whose scripts may be changed already."""
+    book, _script = opened(tmp_path)
+    given = {
+        "state_dir": book.store.state_dir,
+        "verb": "renew",
+        "change_id": "one-1",
+        "step": "start d",
+        "budget_s": 30,
+    }
+    pid = start_guard(book)
+    assert verbs.run(given, check_mode=False)["warnings"] == []
+    os.kill(pid, signal.SIGKILL)
+    while guard_place.is_alive(book.folder, "one-1"):
+        time.sleep(0.02)
+    assert "was gone before start d, and was started again" in verbs.run(given, check_mode=False)["warnings"][0]
+    assert guard_place.is_alive(book.folder, "one-1")
+    book.confirm("one-1", "done")
+    with pytest.raises(PdopsError, match="is confirmed"):
+        verbs.run(given, check_mode=False)
 
 
 def test_without_the_guards_program_no_step_is_taken(tmp_path: Path) -> None:

@@ -21,13 +21,13 @@ UTILS = ROOT / "module_utils"
 #: Lines of module_utils: packed once per run, and imported at every call before the module looks at its parameters.
 BOUNDS = {
     "pd_info": (15_900, 15_100),
-    "pd_change": (16_300, 3_300),
-    "pd_gate": (10_900, 3_300),
+    "pd_change": (16_450, 3_400),
+    "pd_gate": (10_950, 3_350),
     "pd_instance": (6_100, 4_700),
-    "pd_evidence": (6_000, 5_000),
-    "pd_recover": (6_050, 5_050),
-    "pd_status": (12_300, 11_600),
-    "pd_worker": (4_300, 3_900),
+    "pd_evidence": (6_050, 5_050),
+    "pd_recover": (6_150, 5_150),
+    "pd_status": (12_400, 11_700),
+    "pd_worker": (4_350, 3_900),
     "pd_probe": (3_800, 3_800),
 }
 

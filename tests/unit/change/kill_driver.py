@@ -126,11 +126,10 @@ def controller_dies(machine: Machine, chance: random.Random, seen: Counter[str],
     Controller(machine, 1).run(chance.randint(1, whole))
     never_torn(machine)
     machine.clock += 1e6
-    guarded = bool(machine.guards)
     fatal = chance.choice((None, None, chance.randint(1, 500)))
     machine.guard_acts(fatal)
     never_torn(machine)
-    if guarded and fatal is None:
+    if fatal is None:
         seen[f"without a controller: {serves_old_or_new(machine)}"] += 1
         at_rest(machine)
     end_clean(machine, chance, seen)

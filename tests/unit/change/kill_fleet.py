@@ -89,7 +89,8 @@ class Fleet:
     def due(self, machine: Machine) -> bool:
         """Whether a guard there has something to do now; a real one is waited for no longer than its time."""
         self.at(machine)
-        records = [Book(Store(machine.state_dir)).load(change_id) for change_id in machine.guards]
+        book = Book(Store(machine.state_dir))
+        records = [book.load(change_id) for change_id in machine.guards if book.exists(change_id)]
         return bool(records) and all(one["state"] != "open" or rules.lease_left_s(one) <= 0 for one in records)
 
     def survey(self) -> list[dict[str, Any]]:
