@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from . import scoping
@@ -155,13 +155,56 @@ def _chosen_edits(sight: Sight) -> list[dict[str, Any]]:
     return edits
 
 
+def _void(sight: Sight, undone: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Of the changes that were confirmed where they have no script, and went back wherever else they began: id to a sentence.
+
+    That is one story: the last confirm failed, and nothing of the change is left to be put back.
+    """
+    found: dict[str, str] = {}
+    for undo in undone:
+        parts = _parts(sight, undo["id"])
+        kept = sorted(name for name, part in parts.items() if part["state"] == "confirmed")
+        back = sorted(name for name, part in parts.items() if part["state"] == "rolled-back")
+        if back and len(kept) + len(back) == len(parts) and not any(parts[name]["files"] for name in kept):
+            found[undo["id"]] = (
+                f"change {undo['id']} went back on {', '.join(back)}, and no script of it is on {', '.join(kept)}"
+            )
+    return found
+
+
+def _parts(sight: Sight, change_id: str) -> dict[str, Mapping[str, Any]]:
+    """What each machine that tells of a change says of it; a machine tells of its newest ones."""
+    return {
+        str(info.get("change_machine") or ", ".join(info["instances"])): part
+        for info in sight.infos
+        for part in info.get("ended", [])
+        if part["id"] == change_id
+    }
+
+
+def _only_there(sight: Sight, change_id: str) -> bool:
+    """Whether the machines whose newest is void have no script of a change, which the others have said all of."""
+    parts = _parts(sight, change_id)
+    looked_elsewhere = [
+        str(info.get("change_machine") or ", ".join(info["instances"]))
+        for info in sight.infos
+        if (info.get("undo") or {}).get("id") != change_id
+    ]
+    return all(name in parts and not parts[name]["files"] for name in looked_elsewhere)
+
+
 def plan_rollback(deployment: str, sight: Sight, asked: Asked) -> Plan:
     """``rollback.yml``: the scripts of a confirmed change as they were before it, as a new change."""
     undone = [info["undo"] for info in sight.infos if info.get("undo")]
     for undo in undone:
         if undo.get("refused"):
             raise PdopsError(str(undo["refused"]))
+    void = _void(sight, undone)
+    undone = [undo for undo in undone if undo["id"] not in void]
     names = {undo["id"] for undo in undone}
+    if not names and void:
+        sentence = f"nothing to roll back: {'; '.join(void.values())}; name another with -e change=ID"
+        return Plan(deployment, asked.verb, sentence, nothing=sentence)
     if not names:
         if asked.change:
             raise PdopsError(
@@ -171,9 +214,15 @@ def plan_rollback(deployment: str, sight: Sight, asked: Asked) -> Plan:
         return Plan(deployment, asked.verb, sentence, nothing=sentence)
     if len(names) > 1:
         raise PdopsError(
-            f"the machines do not agree on the newest confirmed change ({', '.join(sorted(names))}); name one with -e change=ID."
+            f"the machines do not agree on the newest confirmed change ({', '.join(sorted(names))}); name one: "
+            f"{' or '.join(f'ansible-playbook rollback.yml -e change={name}' for name in sorted(names, reverse=True))}."
         )
     former = undone[0]
+    if void and not _only_there(sight, former["id"]):
+        # The machines of the void one looked at that, and have not said how the scripts of the one before it go back.
+        raise PdopsError(
+            f"{'; '.join(void.values())}; to put back the one before it, type ansible-playbook rollback.yml -e change={former['id']}."
+        )
     for item in sight.instances:
         error = sight.by_name[item.name].get("error")
         if error:

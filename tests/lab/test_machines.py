@@ -153,6 +153,37 @@ def test_a_machine_that_is_cut_off_at_its_confirm_is_no_success_and_the_split_is
 
 
 @pytest.mark.long
+def test_rollback_means_the_change_before_one_that_went_back_where_its_script_is_and_was_confirmed_elsewhere(
+    lab: Lab,
+) -> None:
+    old = scripts(lab)
+    knob = ("set_knob.yml", "-e", f"knob={KNOB}", "-e", "role=decode", *QUICK)
+    assert lab.play(*knob, "-e", "value=640").rc == 0
+    new = scripts(lab)
+
+    def fall_silent(process: subprocess.Popen[str]) -> None:
+        lab.wait("the first confirm", lambda: newest(lab, "lab-m1")["state"] == "confirmed")
+        lab.lab("cut", "lab-m2")
+        process.communicate()
+
+    process = start_and(
+        lab,
+        (*knob, "-e", "value=768"),
+        lambda: steps(lab, "lab-m2")[-1] == ("start", "lab-router"),
+        fall_silent,
+        "lab-m2",
+    )
+    assert process.returncode == 2
+    lab.expire("lab-m2")
+    lab.wait("the guard of machine 2", lambda: newest(lab, "lab-m2")["state"] == "rolled-back")
+    lab.lab("cut", "--mend")
+    assert scripts(lab) == new != old
+    back = lab.play("rollback.yml", *QUICK)
+    assert back.rc == 0, back.text
+    assert scripts(lab) == old and lab.serves()
+
+
+@pytest.mark.long
 def test_a_controller_that_dies_before_every_machine_had_begun_leaves_nothing_to_carry_forward(lab: Lab) -> None:
     old, pids = scripts(lab), lab.pids()
     known = len(lab.changes("lab-m1"))

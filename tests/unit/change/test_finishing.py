@@ -198,3 +198,35 @@ def test_what_cannot_be_rolled_back_is_refused_with_what_to_type() -> None:
     with pytest.raises(PdopsError, match=r"change=one-1 belongs to rollback.yml"):
         plan("restart", info(), change="one-1")
     assert "changed no script" in str(plan("rollback", info(undo={**DONE, "files": []})).nothing)
+
+
+def over_two(first: dict[str, Any], second: dict[str, Any]) -> list[dict[str, Any]]:
+    """Machine m1 has the prefill, m2 decode and router; each says what is given, and ``parts`` of changes that ended."""
+    told = []
+    for machine, given in (("m1", first), ("m2", second)):
+        parts = [
+            {"id": change_id, "state": state, "files": files} for change_id, state, files in given.pop("parts", ())
+        ]
+        told.append({**info(**given), "change_machine": machine, "ended": parts})
+    return told
+
+
+def test_a_change_that_went_back_where_its_script_is_hides_the_one_before_it_on_no_machine() -> None:
+    void = {**DONE, "id": "two-2", "files": []}
+    went_back = ("two-2", "rolled-back", [FILE])
+    here = {"undo": void, "parts": [("two-2", "confirmed", []), ("one-1", "confirmed", [])]}
+    there = {"undo": DONE, "decode": {"edits": [back()]}, "parts": [went_back, ("one-1", "confirmed", [FILE])]}
+    made = plan("rollback", *over_two(dict(here), dict(there)))
+    assert made.changed and made.summary.startswith("rolled back change one-1 ")
+    # That has a script here too, or nothing is known of it here: then this machine has to look at that one.
+    gone = r"change two-2 went back on m2, and no script of it is on m1; .* type ansible-playbook rollback.yml -e change=one-1\."
+    for known in ([("one-1", "confirmed", [FILE])], []):
+        with pytest.raises(PdopsError, match=gone):
+            plan("rollback", *over_two({**here, "parts": [here["parts"][0], *known]}, dict(there)))
+    alone = plan("rollback", *over_two(dict(here), {"parts": [went_back]}))
+    assert alone.nothing and "nothing to roll back: change two-2 went back on m2" in alone.nothing
+    # One whose script is new somewhere is no such thing: recover.yml heals it.
+    with pytest.raises(
+        PdopsError, match=r"rollback.yml -e change=two-2 or ansible-playbook rollback.yml -e change=one-1"
+    ):
+        plan("rollback", *over_two({**here, "parts": [("two-2", "confirmed", [FILE])]}, dict(there)))
