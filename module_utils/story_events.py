@@ -30,6 +30,7 @@ def event_of(result: Mapping[str, Any]) -> dict[str, Any] | None:
         "result": outcome,
         "said": str(result.get("said") or result.get("msg") or ""),
         **({"out_before": change["out_before"]} if change.get("out_before") else {}),
+        **({"files": len(change["files"])} if change.get("files") else {}),
         **{key: result[key] for key in _KEPT if result.get(key) is not None},
     }
 

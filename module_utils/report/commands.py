@@ -95,6 +95,9 @@ def next_commands(story: Story) -> list[dict[str, str]]:
         for edit in edits:
             undone = story.verb if story.verb in ("revert", "rollback") else ""
             add(f"Undo this {undone}" if undone else f"Take {clean.text(edit.get('knob'))} back", way_back(story, edit))
+        # What was taken over is no edit of this run's plan, and was confirmed with it.
+        if story.plan.get("take_over") and any(event.files for event in story.events):
+            add("Undo this, with what it took over", play(story, "rollback", change=story.change_id))
     elif story.outcome == "check":
         add("Do it", again(story))
     elif story.outcome == "rolled-back":

@@ -58,6 +58,7 @@ class Event:
     log_tail: tuple[str, ...]
     steps: tuple[Step, ...]
     out_before: tuple[Step, ...] = ()  # of a begin: what the change that it took over had stopped
+    files: int = 0  # of a begin: how many files the change has, with those of the one that it took over
 
     @property
     def seconds(self) -> Optional[float]:
@@ -193,6 +194,7 @@ def _event(raw: Mapping[str, Any]) -> Event:
         log_tail=tuple(clean.lines(raw.get("log_tail"))),
         steps=_steps(raw.get("steps")),
         out_before=_steps(raw.get("out_before")),
+        files=int(clean.number(raw.get("files")) or 0),
     )
 
 

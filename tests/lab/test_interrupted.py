@@ -159,6 +159,10 @@ def test_an_interrupted_revert_is_no_other_verbs_to_finish_and_keeps_its_reason_
     kept = lab.play("recover.yml", "-e", "finish=forward")
     assert kept.rc == 0, kept.text
     assert lab.running_knob() is None and lab.serves()
+    assert (
+        f"undo this, with what it took over: ansible-playbook rollback.yml -l lab -e change={lab.changes()[-1]['id']}"
+        in kept.words
+    )
     entry = lab.entries()[-1]
     assert (entry["kind"], entry["change_id"]) == ("revert", lab.changes()[-1]["id"]), entry
     assert "interrupted as revert, and finished by recover.yml" in entry["said"] and "suspicion" in entry["reason"]

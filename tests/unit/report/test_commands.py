@@ -11,6 +11,8 @@ import pytest
 from ansible.parsing.splitter import parse_kv
 from ansible_collections.pdops.sglang.plugins.module_utils.report.commands import again, next_commands, play, way_back
 from ansible_collections.pdops.sglang.plugins.module_utils.report.story import read_story
+from ansible_collections.pdops.sglang.plugins.module_utils.report.view import console_lines, make_view
+from ansible_collections.pdops.sglang.plugins.module_utils.story_events import events_of
 
 
 def told(verb="set", outcome="confirmed", **edit):
@@ -91,3 +93,19 @@ def test_kernels_go_back_as_a_change() -> None:
         "ansible-playbook rollback.yml -l dsv4 -e change=x-kernels-1",
     ]
     assert again(story) == "ansible-playbook deploy_kernels.yml -l dsv4"
+
+
+@pytest.mark.parametrize("verb", ["revert", "recover", "restore", "restart"])
+def test_what_an_interrupted_run_had_written_is_undone_as_a_whole(verb) -> None:
+    """Carried through, it has no edit in the plan of the run that finished it."""
+    change = {"files": [{"path": "/s"}]}
+    events = events_of([{"kind": "begin", "began": 1.0, "change": change}])
+    given = {"verb": verb, "deployment": "x", "outcome": "confirmed", "change_id": "c-2"}
+    plan = {"edits": [], "take_over": "c-1"}
+    told = {**given, "plan": plan, "events": events}
+    story = read_story(told)
+    undo = "ansible-playbook rollback.yml -l x -e change=c-2"
+    assert [item["command"] for item in next_commands(story)] == ["ansible-playbook verify.yml -l x", undo]
+    assert f"  undo this, with what it took over: {undo}" in console_lines(make_view(told))
+    nothing_written = read_story({**given, "plan": plan, "events": events_of([{"kind": "begin", "began": 1.0}])})
+    assert len(next_commands(nothing_written)) == 1
