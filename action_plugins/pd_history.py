@@ -11,7 +11,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import as_typed
-from ansible_collections.pdops.sglang.plugins.module_utils.asked import read_asked
+from ansible_collections.pdops.sglang.plugins.module_utils.asked import limit_of, read_asked
 from ansible_collections.pdops.sglang.plugins.module_utils.deployment import Instance, instance_from_dict
 from ansible_collections.pdops.sglang.plugins.module_utils.history_text import history_lines
 from ansible_collections.pdops.sglang.plugins.module_utils.knobs import check_name
@@ -42,7 +42,8 @@ class ActionModule(ActionBase):
         )
         knob, typed = given["knob"] or None, context.CLIARGS.get("args", ())
         try:
-            wanted = _wanted(given, load_extra_vars(self._loader), knob)
+            extra = load_extra_vars(self._loader)
+            wanted = _wanted(given, extra, knob, limit_of(extra, task_vars))
         except PdopsError as error:
             return {**result, "failed": True, "msg": as_typed(str(error), typed)}
         result.update(changed=False, wanted=[item.as_dict() for item in wanted])
@@ -76,7 +77,7 @@ class ActionModule(ActionBase):
         return {**result, "lines": lines}
 
 
-def _wanted(given: dict[str, Any], extra: dict[str, Any], knob: str | None) -> list[Instance]:
+def _wanted(given: dict[str, Any], extra: dict[str, Any], knob: str | None, limit: str) -> list[Instance]:
     """The instances that were asked for; what an operator may have typed wrong is refused before a machine is asked."""
     check_taken("history", extra)
     if knob is not None:
@@ -84,5 +85,5 @@ def _wanted(given: dict[str, Any], extra: dict[str, Any], knob: str | None) -> l
             raise PdopsError(f"knob= takes a name alone; type -e knob={knob.partition('=')[0]}.")
         check_name(knob)
     instances = [instance_from_dict(item) for item in given["instances"]]
-    asked = read_asked("verify", {"instance": given["instance"], "role": given["role"]}, instances)
+    asked = read_asked("verify", {"instance": given["instance"], "role": given["role"]}, instances, limit)
     return [item for item in instances if asked.wants(item)]

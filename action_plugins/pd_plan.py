@@ -20,6 +20,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.asked import (
     VERBS,
     check_templates,
     check_typed,
+    limit_of,
     read_asked,
 )
 from ansible_collections.pdops.sglang.plugins.module_utils.change.record import new_change_id
@@ -81,7 +82,7 @@ class ActionModule(ActionBase):
             if given["verb"] == "set":
                 check_typed(text for text in context.CLIARGS.get("extra_vars", ()) if isinstance(text, str))
             instances = [instance_from_dict(item) for item in given["instances"]]
-            asked = read_asked(given["verb"], given["asked"], instances)
+            asked = read_asked(given["verb"], given["asked"], instances, limit_of(extra, task_vars))
             reason = reasons.check(given["verb"], given["asked"], _today())
             check_taken(words_of, extra)
             _check_docs(extra.get("docs"))
@@ -92,8 +93,8 @@ class ActionModule(ActionBase):
         except PdopsError as error:
             error.details.pop("mistakes", None)  # the message has each already, and Ansible prints both
             return {**result, "failed": True, "msg": as_typed(str(error), typed), **error.details}
-        lines = plan_lines(plan, instances)
-        lines += cost_lines(plan, instances, given["infos"], given["step_budget_s"], given["slack_s"])
+        costs = cost_lines(plan, instances, given["infos"], given["step_budget_s"], given["slack_s"])
+        lines = plan_lines(plan, instances, costs)
         recorded, debts = self._record(given, plan, reason)
         lines += recorded
         hostvars = (task_vars or {}).get("hostvars", {})
@@ -133,7 +134,9 @@ class ActionModule(ActionBase):
             return [f"record: {error}"], []
         except Exception as error:  # whatever somebody wrote into a record, the change goes on without it
             told = f"{type(error).__name__}: {error}"[:200]
-            return [f"record: it cannot be read ({told}), so nothing of it is shown; see record.yml -e show=check"], []
+            return [
+                f"record: it cannot be read ({told}), so nothing of it is shown; see ansible-playbook record.yml -e show=check"
+            ], []
 
 
 def _known(infos: list[dict[str, Any]]) -> list[str]:

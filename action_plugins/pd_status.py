@@ -12,7 +12,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import as_typed, result_as_typed
-from ansible_collections.pdops.sglang.plugins.module_utils.asked import read_asked
+from ansible_collections.pdops.sglang.plugins.module_utils.asked import limit_of, read_asked
 from ansible_collections.pdops.sglang.plugins.module_utils.deployment import instance_from_dict
 from ansible_collections.pdops.sglang.plugins.module_utils.knobs import check_name
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
@@ -31,7 +31,8 @@ class ActionModule(ActionBase):
         args = {name: value for name, value in self._task.args.items() if value not in (None, "", [])}
         typed = context.CLIARGS.get("args", ())
         try:
-            _check(args, load_extra_vars(self._loader))
+            extra = load_extra_vars(self._loader)
+            _check(args, extra, limit_of(extra, task_vars))
         except PdopsError as error:
             return {**result, "failed": True, "msg": as_typed(str(error), typed)}
         result.update(result_as_typed(self._execute_module(module_args=args, task_vars=task_vars), typed))
@@ -43,7 +44,7 @@ class ActionModule(ActionBase):
         return str(task_vars.get("change_deployment") or task_vars.get("inventory_hostname", ""))
 
 
-def _check(args: dict[str, Any], extra: dict[str, Any]) -> None:
+def _check(args: dict[str, Any], extra: dict[str, Any], limit: str = "") -> None:
     """What an operator may have typed wrong, before a machine is asked."""
     check_taken("status", extra)
     given = args.get("all_instances") or args.get("instances") or []
@@ -51,6 +52,7 @@ def _check(args: dict[str, Any], extra: dict[str, Any]) -> None:
         "verify",
         {"instance": args.get("instance"), "role": args.get("role")},
         [instance_from_dict(item) for item in given],
+        limit,
     )
     knob = args.get("knob")
     if knob:

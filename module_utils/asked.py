@@ -43,11 +43,17 @@ class Asked:
     one_sided: bool = False
     new_knob: bool = False
     pair_knobs: tuple[str, ...] = ()
+    #: The ``-l`` that named the instances; empty when ``instance=`` did.
+    limit: str = ""
     #: Of the verb of that name: ``package`` in words, and ``knobs``, by instance, that select it.
     kernels: Mapping[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         return {**asdict(self), "instances": list(self.instances), "pair_knobs": list(self.pair_knobs)}
+
+    def named_by(self, names: Iterable[str]) -> str:
+        """How the operator named these instances."""
+        return f"-l {self.limit}" if self.limit else f"instance={','.join(names)}"
 
     def wants(self, instance: Instance) -> bool:
         """Whether ``instance=`` and ``role=`` let this instance through."""
@@ -152,22 +158,28 @@ def check_typed(typed: Iterable[str]) -> None:
             )
 
 
-def read_asked(verb: str, given: Mapping[str, Any], instances: list[Instance]) -> Asked:
+def limit_of(extra: Mapping[str, Any], variables: Mapping[str, Any] | None) -> str:
+    """The ``-l`` that names instances for a run to which none was given with ``-e``; empty when there is none."""
+    return "" if extra.get("instance") else str((variables or {}).get("ansible_limit") or "")
+
+
+def read_asked(verb: str, given: Mapping[str, Any], instances: list[Instance], limit: str = "") -> Asked:
     """Check the extra variables of a playbook: ``knob value from instance role scope state expect_only change``.
+
+    :param limit: of :func:`limit_of`; what is refused is told in the words that were typed
 
     Raises :class:`PdopsError` with what to type for unknown names and for combinations without meaning.
     """
     if verb not in VERBS:
         raise PdopsError(f"verb {verb!r} is unknown; it must be one of {', '.join(VERBS)}.")
-    names = [instance.name for instance in instances]
     wanted = _instances(given.get("instance"), instances)
     role = _text(given, "role")
     if role is not None and role not in ROLES:
         raise PdopsError(f"role={role} is unknown; it must be prefill, decode or router.")
     if role is not None and not any(item.role == role and (not wanted or item.name in wanted) for item in instances):
-        raise PdopsError(
-            f"role={role} and instance={','.join(wanted)} have nothing in common; instances: {', '.join(names)}."
-        )
+        named = f"-l {limit}" if limit else f"instance={','.join(wanted)}"
+        told = f"role={role} and {named} have nothing in common" if wanted else f"no instance has role={role}"
+        raise PdopsError(f"{told}; instances: {', '.join(f'{item.name} ({item.role})' for item in instances)}.")
     scope = _text(given, "scope")
     if scope is not None and scope not in SCOPES:
         raise PdopsError(
@@ -239,6 +251,7 @@ def read_asked(verb: str, given: Mapping[str, Any], instances: list[Instance]) -
         unset=verb == "set" and state == "absent",
         source=_text(given, "from"),
         instances=wanted,
+        limit=limit if wanted else "",
         role=role,
         scope=scope,
         expect_only=_flag(given, "expect_only", True),

@@ -66,12 +66,12 @@ def _refuse_half_begun(sight: Sight, change: Mapping[str, Any], split: str | Non
         if state == "":
             raise PdopsError(
                 f"change {change['id']} had not begun on {where}, so there is no whole new state to keep; "
-                "put the old one back with -e finish=back, or run the verb again."
+                "put the old one back with ansible-playbook recover.yml -e finish=back, or run the verb again."
             )
         if change["id"] != split:
             raise PdopsError(
                 f"change {change['id']} is {state} on {where}, so there is no whole new state to keep; "
-                "put the old one back with -e finish=back, or run the verb again."
+                "put the old one back with ansible-playbook recover.yml -e finish=back, or run the verb again."
             )
 
 
@@ -91,14 +91,14 @@ def plan_forward(deployment: str, sight: Sight, asked: Asked) -> Plan:
         if change["state"] != "open":
             raise PdopsError(
                 f"change {change['id']} is {change['state']}, so it cannot be carried through; "
-                "put the old state back with -e finish=back."
+                "put the old state back with ansible-playbook recover.yml -e finish=back."
             )
         _refuse_half_begun(sight, change, asked.change)
         for item in change["files"]:
             if item["now"] != "new":
                 raise PdopsError(
                     f"{item['path']} has not the new content of change {change['id']} ({item['now']}), so there is no new "
-                    "state to keep; put the old one back with -e finish=back, or run the verb again."
+                    "state to keep; put the old one back with ansible-playbook recover.yml -e finish=back, or run the verb again."
                 )
     why: dict[str, str] = {}
     for change in opens:
@@ -203,7 +203,7 @@ def plan_rollback(deployment: str, sight: Sight, asked: Asked) -> Plan:
     undone = [undo for undo in undone if undo["id"] not in void]
     names = {undo["id"] for undo in undone}
     if not names and void:
-        sentence = f"nothing to roll back: {'; '.join(void.values())}; name another with -e change=ID"
+        sentence = f"nothing to roll back: {'; '.join(void.values())}; name another: ansible-playbook rollback.yml -e change=ID"
         return Plan(deployment, asked.verb, sentence, nothing=sentence)
     if not names:
         if asked.change:
@@ -231,7 +231,9 @@ def plan_rollback(deployment: str, sight: Sight, asked: Asked) -> Plan:
     told = f"change {former['id']} ({kind}, confirmed {former['ended']})"
     if former["verb"] == "rollback" and not asked.change:
         # Or a second run would put back what the first one did.
-        sentence = f"nothing to roll back: the newest is {told}; name another with -e change=ID"
+        sentence = (
+            f"nothing to roll back: the newest is {told}; name another: ansible-playbook rollback.yml -e change=ID"
+        )
         return Plan(deployment, asked.verb, sentence, nothing=sentence)
     edits = _chosen_edits(sight)
     why: dict[str, str] = {}
@@ -242,7 +244,7 @@ def plan_rollback(deployment: str, sight: Sight, asked: Asked) -> Plan:
                 why.setdefault(name, "its file of keys goes back" if of_keys else "its script goes back")
     if not edits:
         if not any(undo["files"] for undo in undone):
-            sentence = f"nothing to roll back: {told} changed no script; name another with -e change=ID"
+            sentence = f"nothing to roll back: {told} changed no script; name another: ansible-playbook rollback.yml -e change=ID"
         else:
             sentence = f"nothing to roll back: the scripts are as they were before {told}"
             for undo in undone:

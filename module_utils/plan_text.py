@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .deployment import Instance
@@ -40,8 +40,8 @@ def _key_lines(edit: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def plan_lines(plan: Plan, instances: list[Instance]) -> list[str]:
-    """Few lines: what was found, what changes (with the differing lines), what restarts and why."""
+def plan_lines(plan: Plan, instances: list[Instance], costs: Iterable[str] = ()) -> list[str]:
+    """Few lines: what was found, what changes (with the differing lines), what restarts and why, and what that ``costs``."""
     by_name = {item.name: item for item in instances}
     lines = [f"found: {sentence}" for sentence in plan.found]
     if not plan.changed:
@@ -85,6 +85,7 @@ def plan_lines(plan: Plan, instances: list[Instance]) -> list[str]:
             lines.append("  decode starts when prefill's bootstrap port answers, so that both load at the same time")
         worst = sum(by_name[name].load_timeout_s for name in plan.restart)
         lines.append(f"  {_outage(plan)}; at most {worst:.0f} s of loading are waited for")
+        lines += costs
     else:
         lines.append("restart nothing")
     lines += [f"note: {sentence}" for sentence in plan.warnings]

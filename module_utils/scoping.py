@@ -164,7 +164,7 @@ def _scope_and_named(sight: Sight, asked: Asked, named: list[str]) -> tuple[str,
         return "rolling", names, f"{why}; one at a time, while the others serve"
     names = in_scope(sight, scope)
     if named and not set(named) <= set(names):
-        raise PdopsError(f"instance={','.join(named)} is not in scope={scope}, which restarts {', '.join(names)}.")
+        raise PdopsError(f"{asked.named_by(named)} is not in scope={scope}, which restarts {', '.join(names)}.")
     return scope, names, why
 
 

@@ -211,7 +211,7 @@ def _judge(folded: Folded, knob: Knob, kept: Kept) -> None:
         if other.kind != kept.kind and other.id not in kept.refs:
             folded.contradictions.append(
                 f"{other.kind} {other.id} by {other.data['by']} and {kept.kind} {kept.id} by {kept.data['by']} contradict each "
-                f"other about {shown(value, knob.name)}: correct one of them with record.yml -e kind=correct -e entry=ID."
+                f"other about {shown(value, knob.name)}: correct one of them with ansible-playbook record.yml -e kind=correct -e entry=ID."
             )
     one.judgements, one.cause, one.entry = [kept], kept.data["cause"], kept
     if kept.kind == "convict":

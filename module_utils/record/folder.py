@@ -179,7 +179,7 @@ def ahead(entries: Iterable[Kept], now: Optional[float] = None) -> list[str]:
     latest = moment((time.time() if now is None else now) + AHEAD_S)
     return [
         f"{kept.file} is of {kept.at[:10]}, which is yet to come: the clock of {kept.data['by']} was wrong. Set that clock, say what "
-        f"is so with record.yml -e kind=correct -e entry={kept.id}, and write it again."
+        f"is so with ansible-playbook record.yml -e kind=correct -e entry={kept.id}, and write it again."
         for kept in entries
         if kept.at > latest
     ]
@@ -222,7 +222,7 @@ def _read_one(path: str, name: str, deployment: str) -> tuple[str, Optional[Kept
     if id_of(content) != told["id"]:
         return (
             f"{path} was edited: its content has the hash {id_of(content)}, its name says {told['id']}; {back}, "
-            "and say what was wrong in it with record.yml -e kind=correct.",
+            "and say what was wrong in it with ansible-playbook record.yml -e kind=correct.",
             None,
         )
     try:
@@ -291,5 +291,5 @@ def find(entries: Iterable[Kept], wanted: str) -> Kept:
             f"entry {text} means several entries: {', '.join(kept.id for kept in found)}; give more of it."
         )
     raise PdopsError(
-        f"there is no entry {text!r}; give its id, or 6 or more characters of it: see record.yml -e show=list."
+        f"there is no entry {text!r}; give its id, or 6 or more characters of it: see ansible-playbook record.yml -e show=list."
     )

@@ -44,7 +44,7 @@ def gone(folder: str, present: Iterable[str]) -> list[str]:
     names = {os.path.basename(path) for path in (told or "").split("\0") if os.path.dirname(path) == inside}
     return [
         f"{folder}/{name} is gone, and git has it: bring it back (git log --full-history --all -- '{folder}/{name}'); what is wrong in it "
-        "is said with record.yml -e kind=correct."
+        "is said with ansible-playbook record.yml -e kind=correct."
         for name in sorted(names - there)
         if is_entry_name(name)
     ]

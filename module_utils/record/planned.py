@@ -39,12 +39,12 @@ def lines_of(
             lines.append(f"note: {name} is exonerated ({there.cause}); reverting it does not touch that cause")
         comes = None if knob is None or before == after or after is None else knob.standing(as_recorded(after))
         if comes is not None and comes.verdict in ("suspected", "convicted"):
-            lines.append(f"note: {shown(after, name)} is {comes.told}; see record.yml -e knob={name}")
+            lines.append(f"note: {shown(after, name)} is {comes.told}; see ansible-playbook record.yml -e knob={name}")
         left = None if knob is None or before == after or after is None else knob.left_for(as_recorded(after))
         if left is not None:
             lines.append(
                 f"note: {shown(after, name)} was reverted on {left.at[:10]} by {left.data['by']}: {left.data['reason']}; "
-                f"see record.yml -e knob={name}"
+                f"see ansible-playbook record.yml -e knob={name}"
             )
         loss = losses(knob.measured(as_recorded(before))) if knob is not None and before != after else []
         if verb != "revert" and not loss:
@@ -58,7 +58,9 @@ def lines_of(
     lines += [f"record: {sentence}" for sentence in differ[:_MOST]]
     wrong = list(problems)
     if wrong:
-        lines.append(f"record: {len(wrong)} of its files cannot be trusted; see record.yml -e show=check")
+        lines.append(
+            f"record: {len(wrong)} of its files cannot be trusted; see ansible-playbook record.yml -e show=check"
+        )
     return lines
 
 

@@ -205,7 +205,9 @@ def _refs(
     asked = given.get("entry") or given.get("refs") or ()
     if isinstance(asked, (bool, Mapping)) or not isinstance(asked, (str, int, list, tuple)):
         word = "entry" if given.get("entry") else "refs"
-        raise PdopsError(f"{word}={asked} names no entry; give ids, separated by commas: see record.yml -e show=list.")
+        raise PdopsError(
+            f"{word}={asked} names no entry; give ids, separated by commas: see ansible-playbook record.yml -e show=list."
+        )
     names = [str(item) for item in asked] if isinstance(asked, (list, tuple)) else str(asked).split(",")
     refs = [find(folded.entries, name).id for name in names if name.strip()]
     if kind == "correct" and not refs:

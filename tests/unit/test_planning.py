@@ -217,19 +217,6 @@ def test_verify_reports_an_open_change_and_does_not_stumble_over_it() -> None:
     assert "lease runs 40 s more" in made.found[0]
 
 
-def test_an_open_change_that_no_guard_watches_is_told_as_such_with_the_command_that_ends_it() -> None:
-    left = {**OPEN, "controller_gone": None, "free": True, "guard_alive": False, "lease_left_s": -500.0}
-    back = "with ansible-playbook recover.yml -e finish=back"
-    with pytest.raises(
-        PdopsError, match=f"nobody leads it any more, .* No guard watches it, so nothing happens .* {back}"
-    ):
-        plan("restart", info(open_change=left))
-    told = plan("verify", info(open_change=left)).found[0]
-    assert "its lease is over, and NO GUARD watches it" in told and told.endswith(back)
-    cut_short = {**left, "state": "rolling-back"}
-    assert "cut short, and NO GUARD watches it" in plan("verify", info(open_change=cut_short)).found[0]
-
-
 def test_verify_proves_nothing_of_an_instance_without_its_script_and_all_else_of_one_whose_manager_is_down() -> None:
     with pytest.raises(PdopsError, match="decode: the script is empty"):
         plan("verify", info(decode={"error": "the script is empty", "no_script": True}))

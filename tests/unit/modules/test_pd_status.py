@@ -111,7 +111,7 @@ def test_the_argument_spec_is_documented() -> None:
         ({"knbo": "X"}, "did you mean knob="),
         ({"instance": "d"}, "instance=d is unknown here; it must be one of d1, p1"),
         ({"role": "decoder"}, "role=decoder is unknown"),
-        ({"role": "router"}, "have nothing in common"),
+        ({"role": "router"}, "no instance has role=router; instances: d1 (decode), p1 (prefill)."),
     ],
 )
 def test_wrong_input_is_refused_with_what_to_type(

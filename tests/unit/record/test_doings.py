@@ -213,7 +213,7 @@ def test_a_script_that_was_edited_by_hand_is_named_in_every_plan(checkout):
         f"record: the script of {INSTANCE} has {KNOB}=768, and the record =512 since {kept.at[:10]} (apply {kept.id})"
     )
     assert planned.lines_of(checkout.folded, ["x"], "verify", [], [], None, "2026-11-29") == [
-        "record: 1 of its files cannot be trusted; see record.yml -e show=check"
+        "record: 1 of its files cannot be trusted; see ansible-playbook record.yml -e show=check"
     ]
 
 
@@ -241,7 +241,7 @@ def test_a_plan_that_brings_back_what_was_reverted_for_a_reason_says_the_reason(
     kept = checkout.set(None, "512", "revert", reason="p99 at C8 rose by 9 %", suspicion=False)
     (line,) = notes()
     assert line == (
-        f"note: {KNOB}=512 was reverted on {kept.at[:10]} by alice on ops1: p99 at C8 rose by 9 %; see record.yml -e knob={KNOB}"
+        f"note: {KNOB}=512 was reverted on {kept.at[:10]} by alice on ops1: p99 at C8 rose by 9 %; see ansible-playbook record.yml -e knob={KNOB}"
     )
     assert any("512 was reverted by alice on ops1" in said for said in fold_lines(checkout.folded, [], "2026-11-29"))
     checkout.add("rollback", knob=KNOB, instance=INSTANCE, before=None, after="512", outcome="rolled-back")

@@ -46,7 +46,7 @@ def test_a_suspicion_leaves_with_its_value_stays_in_sight_and_comes_back_with_it
     }
     edit = {"instance": "dsv4-decode", "knob": KNOB, "before": "256", "after": "512"}
     assert planned.lines_of(checkout.folded, [], "set", [edit], [], None, TODAY)[0] == (
-        f"note: {KNOB}=512 is suspected (an agent hung); see record.yml -e knob={KNOB}"
+        f"note: {KNOB}=512 is suspected (an agent hung); see ansible-playbook record.yml -e knob={KNOB}"
     )
     checkout.set("512", "256")
     assert checkout.knob.verdict == "suspected" and len(suspicion_lines(checkout.folded)) == 1
