@@ -6,15 +6,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible import constants as C
 from ansible import context
 from ansible.errors import AnsibleError
 from ansible_collections.pdops.sglang.plugins.action.serve_script import ActionModule as Renderer
-from ansible_collections.pdops.sglang.plugins.action.serve_script import described
+from ansible_collections.pdops.sglang.plugins.action.serve_script import described, rendered_folder
 from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import result_as_typed
 from ansible_collections.pdops.sglang.plugins.module_utils.managed.intended import check_folder, read_intended
 from ansible_collections.pdops.sglang.plugins.module_utils.managed.launch_line import VARIABLES, launch_of
@@ -30,7 +28,7 @@ class ActionModule(Renderer):
         result = super(Renderer, self).run(tmp, task_vars)
         variables = task_vars or {}
         given = dict(self._task.args)
-        local = tempfile.mkdtemp(dir=C.DEFAULT_LOCAL_TMP)
+        local = rendered_folder()
         try:
             sent: dict[str, str] = {}
             wrong = Mistakes("obstacles on the controller")

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,11 +16,21 @@ from ansible.plugins.action import ActionBase
 from ansible.template import trust_as_template
 from ansible_collections.pdops.sglang.plugins.filter.instances import instances
 from ansible_collections.pdops.sglang.plugins.module_utils.deployment import Instance, instance_from_dict
+from ansible_collections.pdops.sglang.plugins.module_utils.left_by_dead import clear_folders, folder_of_mine
 from ansible_collections.pdops.sglang.plugins.module_utils.managed.launch_line import VARIABLES, Launch, launch_of
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 
 #: What the module is not told: it is used up here.
 _OURS = ("instance", "template")
+
+
+def rendered_folder() -> str:
+    """Where templates are rendered, in Ansible's own folder of this run. Those of runs that were killed are taken away, since scripts
+    are not for others to find."""
+    runs = os.path.dirname(C.DEFAULT_LOCAL_TMP)
+    for run in os.listdir(runs):
+        clear_folders(os.path.join(runs, run), "rendered")
+    return folder_of_mine(C.DEFAULT_LOCAL_TMP, "rendered")
 
 
 class ActionModule(ActionBase):
@@ -33,7 +42,7 @@ class ActionModule(ActionBase):
         result = super().run(tmp, task_vars)
         variables = task_vars or {}
         given = dict(self._task.args)
-        local = tempfile.mkdtemp(dir=C.DEFAULT_LOCAL_TMP)
+        local = rendered_folder()
         try:
             for name in ("src", "secret_files"):
                 if name in given:

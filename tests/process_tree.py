@@ -31,8 +31,8 @@ def tree(pid: int) -> list[int]:
     return found
 
 
-def _signal_tree(process: subprocess.Popen[Any], number: int) -> list[int]:
-    found = tree(process.pid)
+def signal_tree(root: int, number: int) -> list[int]:
+    found = tree(root)
     for pid in found:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
@@ -48,8 +48,8 @@ def _lives(pid: int) -> bool:
 
 def kill_tree(process: subprocess.Popen[Any]) -> str:
     """What it had printed. None of it lives any more."""
-    _signal_tree(process, signal.SIGSTOP)  # nobody must see another one's death and act on it
-    killed = _signal_tree(process, signal.SIGKILL)
+    signal_tree(process.pid, signal.SIGSTOP)  # nobody must see another one's death and act on it
+    killed = signal_tree(process.pid, signal.SIGKILL)
     text = str(process.communicate()[0])
     while any(map(_lives, killed)):
         time.sleep(0.01)
@@ -59,8 +59,8 @@ def kill_tree(process: subprocess.Popen[Any]) -> str:
 @contextlib.contextmanager
 def standing(process: subprocess.Popen[Any]) -> Iterator[None]:
     """It lives, and goes on afterwards where it was: nothing that it does can come between what is done within."""
-    _signal_tree(process, signal.SIGSTOP)
+    signal_tree(process.pid, signal.SIGSTOP)
     try:
         yield
     finally:
-        _signal_tree(process, signal.SIGCONT)
+        signal_tree(process.pid, signal.SIGCONT)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from ..left_by_dead import clear_state
 from ..pdops_error import PdopsError
 from ..secret_masking import mask_text
 from . import agent, guard, guard_place, inheriting
@@ -47,6 +48,7 @@ def begin(book: Book, params: Params) -> dict[str, Any]:
         params.get("finishes") or {},
     )
     take_over = params["take_over"] or None
+    clear_state(store.state_dir)
     packed = agent.install(store)
     # The guard first: a change that is open holds the machine, and from a former one it takes over scripts that are changed already.
     with guard_place.beginning(book.folder):

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Callable, Optional
 
+from ..left_by_dead import clear_folders, folder_of_mine
 from ..pdops_error import PdopsError
 from . import bench_history
 from .engine_python import clean_environment, last_words, run_python
@@ -201,8 +203,13 @@ class SelfTest:
         why = self._gpu()
         if why:
             return SKIPPED, why
-        out = os.path.join(self.environment.get("TMPDIR", "/tmp"), f"pdops-kernel-bench-{os.getpid()}")
-        found = self._tool("bench", ["-m", "pdops_kernels.bench", *_BENCH, "--out", out, "--json"])
+        folder = self.environment.get("TMPDIR", "/tmp")
+        clear_folders(folder, "kernel-bench")
+        out = folder_of_mine(folder, "kernel-bench")
+        try:
+            found = self._tool("bench", ["-m", "pdops_kernels.bench", *_BENCH, "--out", out, "--json"])
+        finally:
+            shutil.rmtree(out, ignore_errors=True)  # all that is kept of it is in what it prints
         if not found["ok"]:
             return FAILED, str(found.get("error", "it failed"))
         entry = bench_history.entry_of(found, self.package)

@@ -44,6 +44,7 @@ def _write(path: str, text: str) -> None:
 
 def start(plan: Plan) -> str:
     """Start the probe in a process of its own; returns the name by which ``look`` finds it. Nothing of it holds a key."""
+    _clear_dead()
     folder = tempfile.mkdtemp(prefix=_PREFIX)
     name = os.path.basename(folder)
     for file in (_LINES, _LOOKED):
@@ -57,6 +58,17 @@ def start(plan: Plan) -> str:
             os._exit(0)
     os.waitpid(child, 0)
     return name
+
+
+def _clear_dead() -> None:
+    """Remove what probes left that were killed while nobody looked at them any more; one that lives ends by itself then."""
+    for name in os.listdir(tempfile.gettempdir()):
+        try:
+            folder = _owned(name)
+            if time.time() - os.stat(os.path.join(folder, _LOOKED)).st_mtime > _ALONE_S and not _alive(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+        except (OSError, PdopsError):
+            continue
 
 
 def _detach() -> None:

@@ -23,6 +23,8 @@ from typing import Any
 
 import aiohttp
 
+from ..reaper import bound
+
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 # Without these Chromium asks the network for updates and lists.
 FLAGS = (
@@ -147,6 +149,7 @@ def browser() -> Iterator[Browser]:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+        bound(process)
         try:
             told = Path(profile) / "DevToolsActivePort"
             deadline = time.monotonic() + 30

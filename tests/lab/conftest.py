@@ -23,6 +23,7 @@ from lab import faults
 from lab.runner import ask, rpc
 
 from ..process_tree import kill_tree, standing
+from ..reaper import bound, bound_lab, lab_ended
 
 ROOT = Path(__file__).resolve().parents[2]
 KNOB = "SGLANG_SM120_MMA_TARGET_CTAS"
@@ -94,15 +95,17 @@ class Lab:
         self.lab("up", "--story", "--load-time-s", "0.4", "--health-time-s", "0.2")
 
     def start(self, playbook: str, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            ["ansible-playbook", *(("-i", self.inventory) if self.inventory else ()), playbook, *arguments],
-            cwd=ROOT,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
+        return bound(
+            subprocess.Popen(
+                ["ansible-playbook", *(("-i", self.inventory) if self.inventory else ()), playbook, *arguments],
+                cwd=ROOT,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
         )
 
     def fault(self, *words: str, role: str | None = None, clear: bool = False) -> None:
@@ -280,10 +283,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="module")
 def module_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     made = Lab(tmp_path_factory.mktemp("lab"))
+    bound_lab(made.dir)
     try:
         yield made
     finally:
         made.lab("down", check=False)
+        lab_ended(made.dir)
 
 
 @pytest.fixture

@@ -21,6 +21,8 @@ import pytest
 
 from lab import ports, processes
 
+from ..reaper import bound
+
 ROOT = Path(__file__).resolve().parents[2]
 
 QUICK = {
@@ -86,7 +88,7 @@ class Pair:
                 env=environ,
                 start_new_session=True,
             )
-        self.started.append(process)
+        self.started.append(bound(process))
         return process
 
     def engine(self, role: str, *flags: str, wait: bool = True, **env: str) -> subprocess.Popen[bytes]:

@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
+from ..reaper import bound
+
 ANYTHING = "…"
 INTERRUPT = "^C"
 #: Each is replaced in an expected line by itself, so that another of the same kind matches.
@@ -137,6 +139,7 @@ def run(command: Command, folder: Path, environment: Mapping[str, str], timeout_
         text=True,
         start_new_session=True,
     )
+    bound(process)
     timer = threading.Timer(timeout_s, os.killpg, (process.pid, signal.SIGKILL))
     timer.start()
     text, typed = "", not command.interrupted

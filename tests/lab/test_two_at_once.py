@@ -44,10 +44,12 @@ def inventory_of_the_other(lab: Lab, names: dict[str, str]) -> str:
 def waiting_for(lock: Path) -> set[int]:
     """Processes that have the lock open, which is what they do to wait for it."""
     found = set()
-    for entry in Path("/proc").glob("[0-9]*/fd/*"):
-        with contextlib.suppress(OSError):
-            if entry.parts[2] != str(os.getpid()) and os.readlink(entry) == str(lock):
-                found.add(int(entry.parts[2]))
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            if any(os.readlink(f"/proc/{name}/fd/{one}") == str(lock) for one in os.listdir(f"/proc/{name}/fd")):
+                found.add(int(name))
     return found
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ..reaper import bound_lab, lab_ended
 from .conftest import KNOB, Lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
@@ -20,11 +21,13 @@ def labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Lab]]:
     made = {name: Lab(tmp_path_factory.mktemp(name)) for name in NAMES}
     try:
         for name, lab in made.items():
+            bound_lab(lab.dir)
             lab.lab("up", "--name", name, "--light", "--load-time-s", "0.4", "--health-time-s", "0.2")
         yield made
     finally:
         for lab in made.values():
             lab.lab("down", check=False)
+            lab_ended(lab.dir)
 
 
 def value(lab: Lab, name: str) -> str:
