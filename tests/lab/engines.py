@@ -145,7 +145,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """A pair behind the real router and the proxy: for tests that leave it whole."""
     made = Pair(tmp_path_factory.mktemp("pair"))
     try:
-        made.engine("prefill", SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT="1")
+        made.engine("prefill")
         made.engine("decode", SGLANG_EXPOSE_OWN_ENV_VARS="1", SGLANG_SM120_MMA_TARGET_CTAS="512",
                     SGLANG_SM120_FLASHMLA_BACKEND="triton", SGLANG_HEALTH_CHECK_TIMEOUT="1")  # fmt: skip
         url = "http://127.0.0.1:{}".format

@@ -13,7 +13,7 @@ import pytest
 from lab.engine.metrics import SHAPES
 from lab.engine.options import shape
 
-from .engines import Pair, ask, counter, hello, served, shared, until  # noqa: F401 (fixtures)
+from .engines import Pair, ask, counter, hello, pair, served, shared, until  # noqa: F401 (fixtures)
 
 pytestmark = pytest.mark.lab
 
@@ -138,12 +138,13 @@ def test_failing_transfer(served: Pair) -> None:
         assert after == (before[0] + 1, before[1] + 1)
 
 
-def test_decode_that_never_comes(served: Pair) -> None:
-    body = hello(bootstrap_host="127.0.0.1", bootstrap_port=served.bootstrap, bootstrap_room=7)
+def test_decode_that_never_comes(pair: Pair) -> None:
+    pair.engine("prefill", SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT="1")
+    body = hello(bootstrap_host="127.0.0.1", bootstrap_port=pair.bootstrap, bootstrap_room=7)
     begin = time.monotonic()
-    status, text = ask(served.prefill, "/v1/chat/completions", body)
+    status, text = ask(pair.prefill, "/v1/chat/completions", body)
     assert status == 500 and "KVPoll.Bootstrapping" in text and time.monotonic() - begin > 0.9
-    assert counter(served.prefill, "num_bootstrap_failed_reqs_total") >= 1
+    assert counter(pair.prefill, "num_bootstrap_failed_reqs_total") >= 1
 
 
 def test_proxy_wedges(served: Pair) -> None:
