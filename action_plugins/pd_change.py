@@ -11,8 +11,8 @@ from typing import Any
 
 from ansible import context
 from ansible.errors import AnsibleConnectionFailure
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.pdops.sglang.plugins.action.pd_machine import OneModule
 from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import result_as_typed
 from ansible_collections.pdops.sglang.plugins.module_utils.change.who import this_process, user_here
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
@@ -24,7 +24,7 @@ _POLL_S = 0.7
 _RECONNECT_FOR_S = 60.0
 
 
-class ActionModule(ActionBase):
+class ActionModule(OneModule):
     _supports_check_mode = True
     _supports_diff = True
 

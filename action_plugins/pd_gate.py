@@ -17,8 +17,8 @@ from typing import Any
 
 from ansible import context
 from ansible.errors import AnsibleConnectionFailure
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.pdops.sglang.plugins.action.pd_machine import OneModule
 from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import as_typed
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
 
@@ -32,7 +32,7 @@ BROKEN_ANSWERS = 3  # in a row: then the machine cannot run the module at all
 MARGIN_S = 0.5
 
 
-class ActionModule(ActionBase):
+class ActionModule(OneModule):
     _supports_check_mode = True
     _requires_connection = True
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 from typing import Any
 
 from ansible import context
-from ansible.plugins.action import ActionBase
+from ansible_collections.pdops.sglang.plugins.action.pd_machine import OneModule
 from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import result_as_typed
 
 
-class ActionModule(ActionBase):
+class ActionModule(OneModule):
     _supports_check_mode = True
     _supports_diff = True
     _requires_connection = True

@@ -11,8 +11,8 @@ from typing import Any
 
 from ansible import context
 from ansible.errors import AnsibleConnectionFailure
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.pdops.sglang.plugins.action.pd_machine import OneModule
 from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import result_as_typed
 from ansible_collections.pdops.sglang.plugins.module_utils.change.who import operator
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
@@ -23,7 +23,7 @@ FIRST_LINE_S, LONGEST_LINE_S = 3.0, 30.0
 RECONNECT_FOR_S, POLL_S = 60.0, 0.7
 
 
-class ActionModule(ActionBase):
+class ActionModule(OneModule):
     _supports_check_mode = True
     _requires_connection = True
 

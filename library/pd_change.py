@@ -228,62 +228,12 @@ steps:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils import bytecode  # noqa: F401 - what is imported after it is kept compiled
-from ..module_utils.change import verbs
-from ..module_utils.machine_arguments import MACHINE
-from ..module_utils.pdops_error import PdopsError
+from ..module_utils.machine_calls import pd_change
+from ..module_utils.machine_calls.ending import end
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "verb": {
-                "type": "str",
-                "choices": ["begin", "renew", "apply", "confirm", "rollback", "status", "report"],
-                "required": True,
-            },
-            "change_id": {"type": "str", "required": True},
-            **MACHINE,
-            "deployment": {"type": "str"},
-            "intent": {"type": "str"},
-            "summary": {"type": "str"},
-            "edits": {"type": "list", "elements": "dict", "default": []},
-            "leader": {"type": "dict", "default": {}},
-            "elsewhere": {"type": "list", "elements": "dict", "default": []},
-            "scope": {"type": "str", "choices": ["none", "co", "decode", "router", "rolling"], "default": "co"},
-            "restart": {"type": "list", "elements": "str", "default": []},
-            "why": {"type": "dict", "default": {}},
-            "finishes": {"type": "dict", "default": {}},
-            "touches": {"type": "list", "elements": "str", "default": []},
-            "evidence": {"type": "bool", "default": False},
-            "alone": {"type": "bool", "default": False},
-            "take_over": {"type": "str"},
-            "step": {"type": "str", "default": "renew"},
-            "budget_s": {"type": "float", "default": 60.0},
-            "slack_s": {"type": "float", "default": 15.0},
-            "said": {"type": "str", "default": ""},
-            "events": {"type": "list", "elements": "dict", "default": []},
-            "all_instances": {"type": "list", "elements": "dict", "default": []},
-            "outage_s": {"type": "float"},
-            "ids": {"type": "list", "elements": "str", "default": []},
-            "timeout": {"type": "float", "default": 1800.0},
-        },
-        required_if=[("verb", "begin", ("deployment", "intent", "summary"))],
-        supports_check_mode=True,
-    )
-    try:
-        result = verbs.run(module.params, check_mode=module.check_mode)
-        if module.params["verb"] == "confirm" and module.params["evidence"] and not module.check_mode:
-            # Here and not above: V(begin) packs for the guard all that is imported, and a guard never testifies.
-            from ..module_utils.record.machine import testimony_or_trouble
-
-            result["evidence"] = testimony_or_trouble(module.params["instances"], module.params["state_dir"])
-    except PdopsError as error:
-        module.fail_json(msg=str(error), **error.details)
-    if not module._diff:
-        result.pop("diff", None)
-    for warning in result.pop("warnings", []):
-        module.warn(warning)
-    module.exit_json(**result)
+    end(AnsibleModule(**pd_change.INTERFACE), pd_change.answer)
 
 
 if __name__ == "__main__":

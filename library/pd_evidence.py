@@ -64,24 +64,12 @@ trouble:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils import bytecode  # noqa: F401 - what is imported after it is kept compiled
-from ..module_utils.deployment import instance_from_dict
-from ..module_utils.machine_arguments import MACHINE
-from ..module_utils.pdops_error import PdopsError
-from ..module_utils.record.machine import testimony
+from ..module_utils.machine_calls import pd_evidence
+from ..module_utils.machine_calls.ending import end
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            **MACHINE,
-        },
-        supports_check_mode=True,
-    )
-    try:
-        here = [instance_from_dict(item) for item in module.params["instances"]]
-        module.exit_json(changed=False, **testimony(here, module.params["state_dir"]))
-    except PdopsError as error:
-        module.fail_json(msg=str(error), **error.details)
+    end(AnsibleModule(**pd_evidence.INTERFACE), pd_evidence.answer)
 
 
 if __name__ == "__main__":

@@ -108,44 +108,12 @@ ended:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils import bytecode  # noqa: F401 - what is imported after it is kept compiled
-from ..module_utils.asked import read_asked
-from ..module_utils.deployment import instance_from_dict
-from ..module_utils.machine_arguments import EVERYONE, MACHINE
-from ..module_utils.observe import observe
-from ..module_utils.pdops_error import PdopsError
+from ..module_utils.machine_calls import pd_info
+from ..module_utils.machine_calls.ending import end
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            **MACHINE,
-            "verb": {
-                "type": "str",
-                "choices": [
-                    "restore",
-                    "set",
-                    "revert",
-                    "restart",
-                    "verify",
-                    "recover",
-                    "rollback",
-                    "deploy",
-                    "kernels",
-                ],
-                "default": "verify",
-            },
-            "asked": {"type": "dict", "default": {}},
-            **EVERYONE,
-        },
-        supports_check_mode=True,
-    )
-    try:
-        instances = [instance_from_dict(item) for item in module.params["instances"]]
-        everyone = [instance_from_dict(item) for item in module.params["all_instances"]] or instances
-        asked = read_asked(module.params["verb"], module.params["asked"], everyone)
-        module.exit_json(changed=False, **observe(instances, asked, module.params["state_dir"]))
-    except PdopsError as error:
-        module.fail_json(msg=str(error), **error.details)
+    end(AnsibleModule(**pd_info.INTERFACE), pd_info.answer)
 
 
 if __name__ == "__main__":

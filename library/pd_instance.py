@@ -216,73 +216,12 @@ log_tail:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils import bytecode  # noqa: F401 - what is imported after it is kept compiled
-from ..module_utils.change.stepping import act_alone, take_step
-from ..module_utils.gates.api_key import optional_key
-from ..module_utils.machine_arguments import STATE
-from ..module_utils.pdops_error import PdopsError
-from ..module_utils.services.choosing import manager_for
-from ..module_utils.services.instance import Request, bring
-from ..module_utils.store.store import Store
+from ..module_utils.machine_calls import pd_instance
+from ..module_utils.machine_calls.ending import end
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "unit": {"type": "str", "required": True},
-            "manager": {"type": "str", "choices": ["systemd", "supervisor"], "default": "systemd"},
-            "supervisor_config": {"type": "path"},
-            "state": {"type": "str", "choices": ["started", "stopped", "restarted", "status"], "default": "status"},
-            "drain_s": {"type": "float", "default": 30},
-            "idle_first": {"type": "bool", "default": False},
-            "url": {"type": "str"},
-            "metrics_url": {"type": "str"},
-            "api_key_file": {"type": "path", "no_log": False},
-            "change_id": {"type": "str"},
-            "instance": {"type": "str"},
-            "actor": {"type": "str", "default": ""},
-            "budget_s": {"type": "float", "default": 120},
-            **STATE,
-            "ports": {"type": "list", "elements": "int", "default": []},
-        },
-        supports_check_mode=True,
-    )
-    given = module.params
-    noted: list = []
-    try:
-        request = Request(
-            given["unit"],
-            given["state"],
-            given["drain_s"],
-            given["url"],
-            tuple(given["ports"]),
-            metrics_url=given["metrics_url"],
-            idle_first=given["idle_first"],
-            # A key that cannot be read only hides how many requests a stop loses.
-            api_key=optional_key(given["api_key_file"]),
-        )
-        request.check()
-        manager = manager_for(given["manager"], given["supervisor_config"])
-        if given["change_id"] and given["state"] != "status" and not module.check_mode:
-            verb = {"started": "start", "stopped": "stop", "restarted": "restart"}[given["state"]]
-            name = given["instance"] or given["unit"]
-            _record, noted = take_step(Store(given["state_dir"]), given["change_id"], verb, name, "", given["budget_s"])
-        if given["change_id"] or module.check_mode:
-            result = bring(manager, request, module.check_mode)
-        else:
-            line = {
-                "verb": "pd_instance",
-                "state": given["state"],
-                "instance": given["instance"] or given["unit"],
-                "actor": given["actor"],
-            }
-            result, noted = act_alone(
-                Store(given["state_dir"]), line, lambda only_look: bring(manager, request, only_look)
-            )
-    except PdopsError as error:
-        module.fail_json(msg=str(error), **error.details)
-    for warning in (*noted, *result.pop("warnings", [])):
-        module.warn(warning)
-    module.exit_json(**result)
+    end(AnsibleModule(**pd_instance.INTERFACE), pd_instance.answer)
 
 
 if __name__ == "__main__":

@@ -86,36 +86,12 @@ noted:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils import bytecode  # noqa: F401 - what is imported after it is kept compiled
-from ..module_utils.machine_arguments import MACHINE
-from ..module_utils.pdops_error import PdopsError
-from ..module_utils.record.findings import note
-from ..module_utils.store.store import Store
-
-LINE = ("verb", "by", "deployment", "actor", "instance", "found", "said", "entry")
+from ..module_utils.machine_calls import pd_journal
+from ..module_utils.machine_calls.ending import end
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            **MACHINE,
-            "verb": {"type": "str", "choices": ["found", "over"], "required": True},
-            "by": {"type": "str", "required": True},
-            "deployment": {"type": "str", "required": True},
-            "actor": {"type": "str", "default": ""},
-            "instance": {"type": "str", "default": ""},
-            "found": {"type": "str", "default": ""},
-            "said": {"type": "str", "default": ""},
-            "entry": {"type": "str", "default": ""},
-        },
-        supports_check_mode=True,
-    )
-    given = module.params
-    try:
-        line = {name: given[name] for name in LINE}
-        noted = note(Store(given["state_dir"]), line, dry=module.check_mode)
-    except PdopsError as error:
-        module.fail_json(msg=str(error), **error.details)
-    module.exit_json(changed=False, noted=noted)
+    end(AnsibleModule(**pd_journal.INTERFACE), pd_journal.answer)
 
 
 if __name__ == "__main__":

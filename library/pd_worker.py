@@ -120,71 +120,12 @@ workers:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils import bytecode  # noqa: F401 - what is imported after it is kept compiled
-from ..module_utils.change.stepping import act_alone, take_step
-from ..module_utils.gates.api_key import read_key
-from ..module_utils.machine_arguments import STATE
-from ..module_utils.pdops_error import PdopsError
-from ..module_utils.router_workers import WorkerRequest, bring_worker
-from ..module_utils.store.store import Store
+from ..module_utils.machine_calls import pd_worker
+from ..module_utils.machine_calls.ending import end
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "router_url": {"type": "str", "required": True},
-            "url": {"type": "str", "required": True},
-            "role": {"type": "str", "choices": ["prefill", "decode"], "required": True},
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "least": {"type": "int", "default": 0},
-            "bootstrap_port": {"type": "int"},
-            "wait_s": {"type": "float", "default": 60},
-            "api_key_file": {"type": "path", "no_log": False},
-            "change_id": {"type": "str"},
-            "instance": {"type": "str"},
-            "actor": {"type": "str", "default": ""},
-            **STATE,
-        },
-        supports_check_mode=True,
-    )
-    given = module.params
-    noted: list = []
-    try:
-        wanted = WorkerRequest(
-            given["router_url"],
-            given["url"],
-            given["role"],
-            given["state"],
-            given["bootstrap_port"],
-            given["wait_s"],
-            read_key(given["api_key_file"]) if given["api_key_file"] else None,
-            given["least"],
-        )
-        wanted.check()
-        if given["change_id"] and not module.check_mode:
-            verb = "take out" if given["state"] == "absent" else "register"
-            # Noted as a step of the router, so that a rollback restarts it, which registers its workers anew; of a rolling restart
-            # the guard registers the worker itself.
-            store, name = Store(given["state_dir"]), given["instance"] or ""
-            _record, noted = take_step(store, given["change_id"], verb, name, given["url"], given["wait_s"])
-        if given["change_id"] or module.check_mode:
-            result = bring_worker(wanted, module.check_mode)
-        else:
-            line = {
-                "verb": "pd_worker",
-                "state": given["state"],
-                "instance": given["instance"],
-                "router_url": given["router_url"],
-                "url": given["url"],
-                "actor": given["actor"],
-            }
-            result, noted = act_alone(
-                Store(given["state_dir"]), line, lambda only_look: bring_worker(wanted, only_look)
-            )
-    except PdopsError as error:
-        module.fail_json(msg=str(error), **error.details)
-    for warning in noted:
-        module.warn(warning)
-    module.exit_json(**result)
+    end(AnsibleModule(**pd_worker.INTERFACE), pd_worker.answer)
 
 
 if __name__ == "__main__":

@@ -57,7 +57,8 @@ def folder_of(home: str) -> str:
     return path
 
 
-def _home() -> str:
+def home() -> str:
+    """Of the user that this process runs as; '' when it has none."""
     # Not HOME, which sudo may leave as another user's.
     try:
         return pwd.getpwuid(os.geteuid()).pw_dir
@@ -70,8 +71,8 @@ def _digest(path: str, body: bytes) -> bytes:
     return hashlib.sha256(os.path.basename(path).encode() + b"\0" + body).digest()
 
 
-def read(path: str) -> CodeType | None:
-    """The code that ``path`` holds; None when it is missing, damaged, of another place, or not this user's alone."""
+def read_own(path: str) -> bytes | None:
+    """What ``path`` holds; None when it is missing, no plain file, or not this user's alone."""
     try:
         # Nor may a link lead elsewhere or a pipe keep the module waiting, whoever put it there.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -81,8 +82,15 @@ def read(path: str) -> CodeType | None:
                 return None
             if abs(time.time() - found.st_mtime) > KEPT_S / 2:
                 os.utime(descriptor)  # in use, so it stays
-            content = file.read()
+            return file.read()
     except OSError:
+        return None
+
+
+def read(path: str) -> CodeType | None:
+    """The code that ``path`` holds; None when it is missing, damaged, of another place, or not this user's alone."""
+    content = read_own(path)
+    if content is None:
         return None
     digest, body = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
     if _digest(path, body) != digest:
@@ -94,20 +102,26 @@ def read(path: str) -> CodeType | None:
     return code if isinstance(code, CodeType) else None
 
 
-def write(path: str, code: CodeType) -> None:
-    """Keep ``code``; whatever hinders that hinders nothing else."""
-    body = marshal.dumps(code)
+def write_own(path: str, content: bytes) -> bool:
+    """Put ``content`` at ``path`` as a whole, for this user alone; whatever hinders that hinders nothing else. Whether it is there."""
     part = f"{path}.{secrets.token_hex(6)}"
     try:
         with open(part, "xb") as file:
             os.fchmod(file.fileno(), 0o600)
-            file.write(_digest(path, body) + body)
+            file.write(content)
         os.replace(part, path)
     except OSError:
         with suppress(OSError):
             os.unlink(part)
-        return
+        return False
     _prune(os.path.dirname(path))
+    return True
+
+
+def write(path: str, code: CodeType) -> None:
+    """Keep ``code``, see :func:`write_own`."""
+    body = marshal.dumps(code)
+    write_own(path, _digest(path, body) + body)
 
 
 @functools.cache
@@ -179,7 +193,7 @@ def _install() -> None:
     spec = globals().get("__spec__")
     if spec is None or not isinstance(spec.loader, zipimporter):
         return
-    folder = folder_of(_home())
+    folder = folder_of(home())
     if folder:
         sys.meta_path.insert(0, Finder(folder))
 

@@ -5,6 +5,7 @@
 Ansible packs every file that an import anywhere in a module reaches, parsing each (once per run), and on the machine all that
 is imported before the work begins is compiled anew at every call. One careless import of a constant brings a whole room.
 Who exceeds a bound splits a file, or imports within the function that needs it; who really needs more raises it.
+Of those that go as ``pd_machine`` only that one is packed; for them the first number is what a machine may have to import.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ ROOT = Path(__file__).resolve().parents[2]
 UTILS = ROOT / "module_utils"
 #: Lines of module_utils: packed once per run, and imported at every call before the module looks at its parameters.
 BOUNDS = {
+    "pd_machine": (310, 310),
     "pd_info": (15_900, 15_100),
-    "pd_change": (16_450, 3_400),
-    "pd_gate": (10_950, 3_350),
-    "pd_instance": (6_100, 4_700),
-    "pd_evidence": (6_050, 5_050),
-    "pd_recover": (6_150, 5_150),
+    "pd_change": (16_650, 3_500),
+    "pd_gate": (11_000, 3_450),
+    "pd_instance": (6_200, 4_800),
+    "pd_evidence": (6_150, 5_150),
+    "pd_recover": (6_200, 5_150),
     "pd_status": (12_400, 11_700),
-    "pd_worker": (4_350, 3_900),
+    "pd_worker": (4_550, 4_050),
     "pd_probe": (3_800, 3_800),
 }
 

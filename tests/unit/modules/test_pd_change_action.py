@@ -22,7 +22,7 @@ def run(monkeypatch):
     printed = []
     monkeypatch.setattr(pd_change.display, "display", lambda text, **_more: printed.append(text))
     monkeypatch.setattr(pd_change, "_POLL_S", 0.01)
-    monkeypatch.setattr(pd_change.ActionBase, "run", lambda *_a, **_k: {})
+    monkeypatch.setattr(pd_change.OneModule, "run", lambda *_a, **_k: {})
 
     def go(verb, *answers):
         left, asked, resets = list(answers), [], []

@@ -56,7 +56,7 @@ def run(monkeypatch):
     printed = []
     monkeypatch.setattr(pd_gate.display, "display", lambda text, color=None, **_more: printed.append((text, color)))
     monkeypatch.setattr(pd_gate, "RECONNECT_S", 0.05)
-    monkeypatch.setattr(pd_gate.ActionBase, "run", lambda *_a, **_k: {})
+    monkeypatch.setattr(pd_gate.OneModule, "run", lambda *_a, **_k: {})
 
     def go(machine, check=False, **arguments):
         task = SimpleNamespace(args={"name": "lab-decode", "timeout_s": 5, **arguments}, check_mode=check, async_val=0)

@@ -15,7 +15,7 @@ DROPPED = AnsibleConnectionFailure("Data could not be sent to remote host")
 
 def run(monkeypatch, state, *answers):
     monkeypatch.setattr(pd_instance, "POLL_S", 0.01)
-    monkeypatch.setattr(pd_instance.ActionBase, "run", lambda *_a, **_k: {})
+    monkeypatch.setattr(pd_instance.OneModule, "run", lambda *_a, **_k: {})
     left, resets = list(answers), []
 
     def machine(**_more):
