@@ -8,7 +8,8 @@ end of the block, are what it prints. `docs/runbooks/README.md` says the rules t
 * ``…`` in a line is any text, also none; alone on a line it is any lines, also none.
 * What differs from run to run is any such thing: seconds (``0.4 s``, also ``6 min 50 s``), times, change ids, short sha256, process numbers
   and ports (``VOLATILE``). Every other character counts. Blank lines and blanks at the end of a line do not.
-* Lines of progress (``dsv4-decode  3.0 s: waiting for …``, ``PROGRESS``) come when a machine is slow, so none of them counts.
+* Lines of progress (``dsv4-decode  3.0 s: waiting for …``, a gate's and a probe's too: ``PROGRESS``) come when a machine is slow, so none of
+  them counts.
 * ``^C`` alone on a line: Ctrl-C is typed when what is above it has been printed.
 * A command ends with 0, unless ``^C`` ends it or its recap shows a failed host.
 """
@@ -42,7 +43,7 @@ VOLATILE = (
     r"\bport \d+",
     r"127\.0\.0\.1:\d+",
 )
-PROGRESS = re.compile(r"  [\w.-]+ +\d+\.\d s(?: of at most [\d.]+ s)?: .*")
+PROGRESS = re.compile(r"  [\w.-]+ +(?:[\w-]+ +)?\d+\.\d s(?:(?: of at most [\d.]+ s)?: |  waiting; last: ).*")
 _TOKEN = re.compile("|".join(f"({kind})" for kind in (re.escape(ANYTHING), *VOLATILE)))
 
 

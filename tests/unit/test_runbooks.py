@@ -144,7 +144,10 @@ def test_the_extractor() -> None:
     assert second == Command(11, "two", ("…", "y", "^C"))
     assert second.fails and not first.fails
     assert not difference(first.expected, "x 17 s of process 4711\n  [z] b\n\n")
-    slow = "  dsv4-decode  3.0 s: waiting for it to start\n  dsv4-decode        12.1 s of at most 30 s: the machine is being asked"
+    slow = (
+        "  dsv4-decode  3.0 s: waiting for it to start\n  dsv4-decode        12.1 s of at most 30 s: the machine is being asked\n"
+        "  dsv4-router  transfer    11.8 s of at most 30 s: not looked at yet\n  dsv4    15.2 s  waiting; last: round 3 of 24 (kept)"
+    )
     assert not difference(first.expected, f"x 17 s of process 4711\n{slow}\n  [z] b")
     for wrong in (
         "x 17 s of process 4711",
