@@ -42,7 +42,7 @@ def ensure(store: Store, packed: str, record: rules.Record, under_systemd: bool)
             return told
         if book.exists(change_id) and book.load(change_id)["state"] in rules.ENDED:
             return told
-        time.sleep(0.05)
+        time.sleep(0.01)
     raise PdopsError(
         f"the guard of change {change_id} did not come up within {_START_S:.0f} s; see {store.state_dir}/agent/guard.log. No script was changed."
     )

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shlex
+import threading
 import time
 from collections.abc import Iterable
 from typing import Any, Optional
@@ -47,8 +48,10 @@ def fingerprint(instances: Iterable[Instance], proc_nvidia: str = _NVIDIA) -> di
     until_s = time.monotonic() + BUDGET_S
     known: dict[str, str] = {}  # by *.dist-info: two instances mostly share an environment
     by_role: dict[str, dict[str, dict[str, str]]] = {}
-    for instance in instances:
-        by_role.setdefault(instance.role, {})[instance.name] = _instance(instance, known, until_s)
+    here = list(instances)
+    engines = Engines(here)
+    for instance in here:
+        by_role.setdefault(instance.role, {})[instance.name] = _instance(instance, engines, known, until_s)
     parts: dict[str, str] = {}
     for role, found in by_role.items():
         for name in sorted({name for one in found.values() for name in one}):
@@ -62,7 +65,30 @@ def fingerprint(instances: Iterable[Instance], proc_nvidia: str = _NVIDIA) -> di
     return {**parts, **_gpus(proc_nvidia)}
 
 
-def _instance(instance: Instance, known: dict[str, str], until_s: float) -> dict[str, str]:
+class Engines:
+    """What engines tell of themselves, all asked at once: each answers only between two of its batches."""
+
+    def __init__(self, instances: Iterable[Instance]) -> None:
+        self._told: dict[str, dict[str, Any]] = {}
+        self._asked = {
+            # A daemon: a wedged engine must not keep the module.
+            item.name: threading.Thread(target=self._ask, args=(item,), daemon=True)
+            for item in instances
+            if item.role != "router"
+        }
+        for thread in self._asked.values():
+            thread.start()
+
+    def _ask(self, instance: Instance) -> None:
+        self._told[instance.name] = _info(instance)
+
+    def told(self, name: str) -> dict[str, Any]:
+        """The answer of that engine; empty when it gave none."""
+        self._asked[name].join()
+        return self._told.get(name, {})
+
+
+def _instance(instance: Instance, engines: Engines, known: dict[str, str], until_s: float) -> dict[str, str]:
     parts: dict[str, str] = {}
     pid, words = _engine_process(instance)
     told = mask_text(shlex.join(words[1:])) if len(words) > 1 else NOT_SEEN
@@ -81,7 +107,7 @@ def _instance(instance: Instance, known: dict[str, str], until_s: float) -> dict
                 known[package.folder] = packages.identity(package, until_s)
             parts[package.name] = known[package.folder]
     if instance.role != "router":
-        info = _info(instance)
+        info = engines.told(instance.name)
         parts["engine"] = str(info.get("version") or NOT_SEEN)
         parts["model"] = _model(
             str(argument(info, "model_path") or _option(words, "--model-path", "--model") or ""), info

@@ -10,7 +10,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -122,6 +124,34 @@ def test_the_environment_of_a_process_is_found_by_its_command_line_and_by_what_i
         os.path.realpath(venv / "lib/python3.12/site-packages")
     ]
     assert packages.site_folders(0, "sglang::scheduler") == []
+
+
+def test_all_engines_are_asked_at_once(monkeypatch):
+    """Each answers only when the other was asked, too."""
+    both = threading.Barrier(2)
+
+    class Engine(BaseHTTPRequestHandler):
+        def do_GET(self):
+            try:
+                both.wait(2)
+            except threading.BrokenBarrierError:
+                self.send_error(503)
+                return
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"version": "0.5.23"}')
+
+        def log_message(self, *_unused):
+            pass
+
+    monkeypatch.setattr(identity, "_engine_process", lambda _: (None, []))
+    with ThreadingHTTPServer(("127.0.0.1", 0), Engine) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        pair = [Instance(f"dsv4-{role}", role, "u", "/s", url, "m", "systemd") for role in ("prefill", "decode")]
+        told = identity.fingerprint(pair)
+        server.shutdown()
+    assert (told["prefill engine"], told["decode engine"]) == ("0.5.23", "0.5.23")
 
 
 def test_deployed_kernels_are_told_and_so_is_that_there_are_none(tmp_path, monkeypatch):
