@@ -18,7 +18,10 @@ import jinja2
 from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.pdops.sglang.plugins.module_utils import foreign_json
+from ansible_collections.pdops.sglang.plugins.module_utils import (
+    bytecode,  # noqa: F401 - what is imported after it is kept compiled
+    foreign_json,
+)
 from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import by_collection
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain

@@ -11,6 +11,7 @@ from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
+from ansible_collections.pdops.sglang.plugins.module_utils import bytecode  # noqa: F401 - what is imported after it is kept compiled
 from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import as_typed, result_as_typed
 from ansible_collections.pdops.sglang.plugins.module_utils.asked import limit_of, read_asked
 from ansible_collections.pdops.sglang.plugins.module_utils.deployment import instance_from_dict

@@ -37,6 +37,7 @@ from typing import Any
 
 from ansible import context
 from ansible_collections.pdops.sglang.plugins.module_utils import as_typed as words
+from ansible_collections.pdops.sglang.plugins.module_utils import bytecode  # noqa: F401 - what is imported after it is kept compiled
 
 
 def as_typed(said: Any) -> Any:

@@ -54,6 +54,7 @@ _value:
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
+from ansible_collections.pdops.sglang.plugins.module_utils import bytecode  # noqa: F401 - what is imported after it is kept compiled
 from ansible_collections.pdops.sglang.plugins.module_utils.deployment import (
     check_deployment,
     check_limit,

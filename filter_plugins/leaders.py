@@ -50,7 +50,10 @@ _value:
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.pdops.sglang.plugins.module_utils import deployment
+from ansible_collections.pdops.sglang.plugins.module_utils import (
+    bytecode,  # noqa: F401 - what is imported after it is kept compiled
+    deployment,
+)
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.waves import waves
 

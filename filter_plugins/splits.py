@@ -37,6 +37,7 @@ _value:
 
 from typing import Any
 
+from ansible_collections.pdops.sglang.plugins.module_utils import bytecode  # noqa: F401 - what is imported after it is kept compiled
 from ansible_collections.pdops.sglang.plugins.module_utils.change.split import splits
 
 

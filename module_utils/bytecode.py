@@ -4,6 +4,7 @@
 
 A module that imports this first has its other imports read from ``~/.cache/pdops/bytecode``. A file there is found by what it was
 compiled from (the source, its place in the package, this Python), so several versions live side by side and none can be stale.
+On a controller see :class:`Beside`.
 What is there becomes code: a folder and a file are used only when nobody but this user can have written them. Without the folder,
 without space, or with files that are damaged or at the place of another, all goes on as if there were no such folder.
 """
@@ -189,13 +190,35 @@ class Finder(MetaPathFinder):
         return None
 
 
+class Beside(MetaPathFinder):
+    """Finds modules of this package on a controller, as Python does: what it compiles stays in ``__pycache__`` beside the source.
+
+    Ansible's own loader of collections compiles every file anew in every run.
+    """
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if not fullname.startswith(_ROOT + "."):
+            return None
+        name = fullname.rpartition(".")[2]
+        for entry in path or ():
+            for file in (os.path.join(entry, name, "__init__.py"), os.path.join(entry, f"{name}.py")):
+                if os.path.isfile(file):
+                    return spec_from_file_location(fullname, file)
+        return None
+
+
 def _install() -> None:
     spec = globals().get("__spec__")
-    if spec is None or not isinstance(spec.loader, zipimporter):
+    if spec is None:
         return
-    folder = folder_of(home())
-    if folder:
-        sys.meta_path.insert(0, Finder(folder))
+    if isinstance(spec.loader, zipimporter):
+        folder = folder_of(home())
+        if folder:
+            sys.meta_path.insert(0, Finder(folder))
+    elif type(spec.loader).__module__.startswith("ansible.utils.collection_loader."):
+        sys.meta_path.insert(0, Beside())
 
 
 _install()

@@ -242,3 +242,36 @@ def test_every_module_imports_it_before_what_it_is_to_keep() -> None:
     # The other one, of what goes as one module, imports it itself.
     first = re.compile(r"from \.\.module_utils import (\(\s*)?(bytecode|sent_code)\b")
     assert [name for name, imports in ours.items() if not first.match(imports)] == []
+
+
+def test_every_plugin_of_a_controller_imports_it_before_what_it_is_to_keep() -> None:
+    """Or another plugin does, which it imports before all else of pdops."""
+    paths = sorted(path for room in ("action_plugins", "filter_plugins") for path in (ROOT / room).glob("*.py"))
+    ours = re.compile(r"^from ansible_collections\.pdops\.sglang\.plugins\.(.*(?:\n    .*)*)", re.MULTILINE)
+    first = {path.name: found[1] for path in paths if (found := ours.search(path.read_text()))}
+    assert len(first) >= 25
+    wanted = re.compile(r"(action|filter)\b|module_utils import (\(\s*)?(bytecode|sent_code|as_typed as words)\b")
+    assert [name for name, text in first.items() if not wanted.match(text)] == []
+
+
+def test_a_controller_keeps_compiled_what_it_imports(tmp_path: Path) -> None:
+    folder = tmp_path / "ansible_collections" / "pdops" / "sglang"
+    shutil.copytree(
+        ROOT / "module_utils", folder / "plugins" / "module_utils", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    program = (
+        "import sys; from ansible.plugins.loader import init_plugin_loader; init_plugin_loader([sys.argv[1]]);"
+        "from ansible_collections.pdops.sglang.plugins.module_utils import bytecode;"
+        "from ansible_collections.pdops.sglang.plugins.module_utils.record import fold;"
+        "print(fold.__file__, fold.__cached__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
+    )
+    assert done.returncode == 0, done.stderr
+    source, kept = map(Path, done.stdout.split())
+    assert source == folder / "plugins/module_utils/record/fold.py" and kept.is_file()
