@@ -12,7 +12,7 @@ from typing import Any
 from ansible import context
 from ansible.errors import AnsibleConnectionFailure
 from ansible.utils.display import Display
-from ansible_collections.pdops.sglang.plugins.action.pd_machine import OneModule
+from ansible_collections.pdops.sglang.plugins.action.pd_machine import OneModule, cut_off
 from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import result_as_typed
 from ansible_collections.pdops.sglang.plugins.module_utils.change.who import this_process, user_here
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
@@ -22,6 +22,8 @@ display = Display()
 
 _POLL_S = 0.7
 _RECONNECT_FOR_S = 60.0
+#: After these a run tries every machine, whatever became of the one before, and tells them apart.
+_OF_ALL = ("rollback", "status", "report")
 
 
 class ActionModule(OneModule):
@@ -52,14 +54,20 @@ class ActionModule(OneModule):
         return {**result, "kind": str(args.get("verb", "")), "began": began, "ended": time.time()}
 
     def _ask(self, args: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
-        """Call the module; a dropped connection is waited out, since every verb may come twice, also at once."""
+        """Call the module; a dropped connection is waited out, since every verb may come twice, also at once.
+
+        A machine that stays away fails the step that was asked of it; of several machines that put it back it is unreachable.
+        """
         deadline = time.monotonic() + float((task_vars or {}).get("pd_reconnect_s", _RECONNECT_FOR_S))
         while True:
             try:
                 return self._execute_module(module_args=args, task_vars=task_vars)
             except AnsibleConnectionFailure as error:
                 if time.monotonic() >= deadline:
-                    raise
+                    if args.get("verb") in _OF_ALL:
+                        raise
+                    machine = (task_vars or {}).get("change_machine") or self._task.delegate_to
+                    return cut_off(str(machine or ""), error, task_vars)
                 words = " ".join(str(error).split())[:200]
                 display.display(plain(f"  [{args['verb']}] connection lost, trying again ({words})"), color="yellow")
                 time.sleep(_POLL_S)

@@ -12,7 +12,7 @@ from typing import Any
 from ansible import context
 from ansible.errors import AnsibleConnectionFailure
 from ansible.utils.display import Display
-from ansible_collections.pdops.sglang.plugins.action.pd_machine import OneModule
+from ansible_collections.pdops.sglang.plugins.action.pd_machine import OneModule, cut_off
 from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import result_as_typed
 from ansible_collections.pdops.sglang.plugins.module_utils.change.who import operator
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
@@ -55,7 +55,8 @@ class ActionModule(OneModule):
     def _ask(self, name: str, arguments: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
         """Call the module; a connection that drops while something drains or starts is waited out.
 
-        A start of what runs and a stop of what is stopped do nothing, so both may come twice; a restart may not.
+        A start of what runs and a stop of what is stopped do nothing, so both may come twice; a restart may not. A machine that stays
+        away is a failure.
         """
         wait_s = float((task_vars or {}).get("pd_reconnect_s", RECONNECT_FOR_S))
         twice = arguments.get("state") in ("started", "stopped", "status")
@@ -65,7 +66,7 @@ class ActionModule(OneModule):
                 return self._execute_module(module_args=arguments, task_vars=task_vars)
             except AnsibleConnectionFailure as error:
                 if time.monotonic() >= deadline:
-                    raise
+                    return cut_off(name, error, task_vars)
                 words = " ".join(str(error).split())[:200]
                 display.display(plain(f"  {name}  connection lost, trying again ({words})"), color="yellow")
                 time.sleep(POLL_S)

@@ -31,6 +31,15 @@ def _to_send() -> str:
     return sent_code.to_send(_ARCHIVE)
 
 
+def cut_off(who: str, error: object, task_vars: dict[str, Any] | None) -> dict[str, Any]:
+    """Failed, since Ansible runs no rescue for unreachable, and in one sentence.
+
+    :param who: the instance or the machine
+    """
+    named = who or str((task_vars or {}).get("inventory_hostname", ""))
+    return {"failed": True, "cut_off": True, "msg": f"{named} became unreachable: {' '.join(str(error).split())}"}
+
+
 class OneModule(ActionBase):
     _send_code = False
 

@@ -8,9 +8,11 @@ failed task here would turn a good change into one that is rolled back.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +20,13 @@ import jinja2
 from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.pdops.sglang.plugins.module_utils import (
-    bytecode,  # noqa: F401 - what is imported after it is kept compiled
-    foreign_json,
-)
+from ansible_collections.pdops.sglang.plugins.module_utils import bytecode, foreign_json
 from ansible_collections.pdops.sglang.plugins.module_utils.as_typed import by_collection
 from ansible_collections.pdops.sglang.plugins.module_utils.pdops_error import PdopsError
 from ansible_collections.pdops.sglang.plugins.module_utils.plain_text import plain
 from ansible_collections.pdops.sglang.plugins.module_utils.report.files import write_report
 from ansible_collections.pdops.sglang.plugins.module_utils.report.view import console_lines, make_view
+from jinja2.bccache import Bucket
 
 display = Display()
 
@@ -80,10 +80,24 @@ def render(view: dict[str, Any]) -> str:
     return environment().get_template("page.html.j2").render(view)
 
 
+class _Kept(jinja2.FileSystemBytecodeCache):
+    """Compiled templates; whatever hinders keeping them hinders nothing else."""
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        with contextlib.suppress(OSError):
+            super().dump_bytecode(bucket)
+
+
+def _kept() -> _Kept | None:
+    folder = "" if sys.dont_write_bytecode else bytecode.folder_of(bytecode.home())
+    return _Kept(folder, "page-%s") if folder else None
+
+
 @functools.cache
 def environment() -> jinja2.Environment:
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(_templates()),
+        bytecode_cache=_kept(),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

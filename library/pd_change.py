@@ -156,6 +156,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+cut_off:
+  description: The machine was not reached any more, which the action plugin makes a failure of, except with V(rollback), V(status) and V(report).
+  returned: when it was not
+  type: bool
 change:
   description: The change as it stands now.
   returned: when the change exists

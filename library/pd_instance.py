@@ -124,6 +124,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+cut_off:
+  description: The machine was not reached any more, which the action plugin makes a failure of.
+  returned: when it was not
+  type: bool
 before:
   description: The unit before the task.
   returned: always, except when there is no such unit

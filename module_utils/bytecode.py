@@ -217,7 +217,8 @@ def _install() -> None:
         folder = folder_of(home())
         if folder:
             sys.meta_path.insert(0, Finder(folder))
-    elif type(spec.loader).__module__.startswith("ansible.utils.collection_loader."):
+    elif type(spec.loader).__module__.startswith("ansible.utils.collection_loader.") and "ansible.cli" in sys.modules:
+        # In a run of Ansible only: ansible-test refuses what changes how Python finds modules.
         sys.meta_path.insert(0, Beside())
 
 

@@ -20,7 +20,8 @@ def event_of(result: Mapping[str, Any]) -> dict[str, Any] | None:
     if result.get("skipped") or "began" not in result or "kind" not in result:
         return None
     change = result["change"] if result["kind"] == "begin" and isinstance(result.get("change"), Mapping) else {}
-    outcome = "unreachable" if result.get("unreachable") else "failed" if result.get("failed") else "ok"
+    lost = result.get("unreachable") or result.get("cut_off")
+    outcome = "unreachable" if lost else "failed" if result.get("failed") else "ok"
     return {
         "kind": str(result["kind"]),
         "instance": str(result.get("instance", "")),

@@ -260,7 +260,7 @@ def test_a_controller_keeps_compiled_what_it_imports(tmp_path: Path) -> None:
         ROOT / "module_utils", folder / "plugins" / "module_utils", ignore=shutil.ignore_patterns("__pycache__")
     )
     program = (
-        "import sys; from ansible.plugins.loader import init_plugin_loader; init_plugin_loader([sys.argv[1]]);"
+        "import sys; import ansible.cli; from ansible.plugins.loader import init_plugin_loader; init_plugin_loader([sys.argv[1]]);"
         "from ansible_collections.pdops.sglang.plugins.module_utils import bytecode;"
         "from ansible_collections.pdops.sglang.plugins.module_utils.record import fold;"
         "print(fold.__file__, fold.__cached__)"

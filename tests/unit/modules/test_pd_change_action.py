@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.pdops.sglang.plugins.action import pd_change
+from ansible_collections.pdops.sglang.plugins.module_utils.story_events import events_of
 
 DROPPED = AnsibleConnectionFailure("Data could not be sent to remote host")
 
@@ -34,7 +35,7 @@ def run(monkeypatch):
                 raise found
             return dict(found)
 
-        task = SimpleNamespace(args={"verb": verb, "change_id": "c"}, check_mode=False, async_val=0)
+        task = SimpleNamespace(args={"verb": verb, "change_id": "c"}, check_mode=False, async_val=0, delegate_to="m1")
         connection = SimpleNamespace(reset=lambda: resets.append(1), _shell=SimpleNamespace(tmpdir="/tmp/gone"))
         action = pd_change.ActionModule(task, connection, None, None, None, None)
         action._execute_module = machine
@@ -72,7 +73,18 @@ def test_the_other_verbs_are_said_again_too(run, verb):
     assert ran.asked == [verb, verb]
 
 
-def test_a_machine_that_stays_away_is_unreachable(run, monkeypatch):
+@pytest.mark.parametrize("verb", ["begin", "apply", "renew", "confirm"])
+def test_a_machine_that_stays_away_fails_the_step_in_one_sentence(run, monkeypatch, verb):
+    """Ansible runs no rescue for unreachable, and the way back is in one."""
+    monkeypatch.setattr(pd_change, "_RECONNECT_FOR_S", 0.05)
+    ran = run(verb, *[DROPPED] * 50)
+    assert ran.result["failed"] is True and ran.result["kind"] == verb and 1 < len(ran.asked) < 50
+    assert ran.result["msg"] == "m1 became unreachable: Data could not be sent to remote host"
+    (event,) = events_of([ran.result])
+    assert event["result"] == "unreachable"
+
+
+def test_a_machine_that_stays_away_when_all_are_put_back_is_unreachable(run, monkeypatch):
     monkeypatch.setattr(pd_change, "_RECONNECT_FOR_S", 0.05)
     ran = run("rollback", *[DROPPED] * 50)
     assert ran.result is DROPPED and 1 < len(ran.asked) < 50

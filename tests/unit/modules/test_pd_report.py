@@ -11,8 +11,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jinja2
 import pytest
 import yaml
+from ansible_collections.pdops.sglang.plugins.action import pd_report
 
 ROOT = Path(__file__).resolve().parents[3]
 STORY = json.loads((ROOT / "tests/unit/report/stories/confirmed.json").read_text())
@@ -91,3 +93,24 @@ def test_out_of_an_installed_collection_in_check_mode(tmp_path, installed):
     assert results["usual"]["warning"] == "", text
     assert Path(results["usual"]["path"]).read_text().startswith("<!DOCTYPE html>")
     assert not results["usual"]["changed"]
+
+
+def test_what_templates_became_is_kept_and_a_folder_that_takes_nothing_hinders_no_report(tmp_path, monkeypatch):
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    monkeypatch.setattr(pd_report.bytecode, "home", lambda: str(home))
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    compiled = []
+    compile_template = jinja2.Environment.compile
+    monkeypatch.setattr(
+        jinja2.Environment,
+        "compile",
+        lambda *given, **named: compiled.append(given[2]) or compile_template(*given, **named),
+    )
+    for _time in range(2):
+        pd_report.environment.__wrapped__().get_template("page.html.j2")
+    assert compiled == ["page.html.j2"]
+    shutil.rmtree(home / ".cache/pdops/bytecode")
+    monkeypatch.setattr(pd_report.bytecode, "folder_of", lambda _home: str(home / "gone"))
+    pd_report.environment.__wrapped__().get_template("page.html.j2")
+    assert compiled == ["page.html.j2"] * 2
