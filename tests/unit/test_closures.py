@@ -22,11 +22,11 @@ UTILS = ROOT / "module_utils"
 #: Lines of module_utils: packed once per run, and imported at every call before the module looks at its parameters.
 BOUNDS = {
     "pd_machine": (310, 310),
-    "pd_info": (15_900, 15_100),
+    "pd_info": (16_100, 15_300),
     "pd_change": (16_650, 3_500),
     "pd_gate": (11_000, 3_450),
-    "pd_instance": (6_200, 4_800),
-    "pd_evidence": (6_150, 5_150),
+    "pd_instance": (6_300, 4_900),
+    "pd_evidence": (6_250, 5_250),
     "pd_recover": (6_200, 5_150),
     "pd_status": (12_400, 11_700),
     "pd_worker": (4_550, 4_050),
