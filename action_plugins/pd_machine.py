@@ -8,6 +8,7 @@ sends all of that with every call. So what is packed is one small module for all
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -44,17 +45,20 @@ class OneModule(ActionBase):
     _send_code = False
 
     def _execute_module(self, *given: Any, **named: Any) -> dict[str, Any]:
+        task_vars = named.get("task_vars")
+        was_sent = os.path.exists(self._mark(task_vars, "sent"))
         result = super()._execute_module(*given, **named)
         if not result.get("code_missing"):
             return result
-        if not result.get("code_kept"):
-            with open(self._mark(named.get("task_vars")), "wb"):
-                pass
+        if was_sent or not result.get("code_kept"):
+            self._set(task_vars, "none")
         self._send_code = True
         try:
-            return super()._execute_module(*given, **named)
+            result = super()._execute_module(*given, **named)
         finally:
             self._send_code = False
+        self._set(task_vars, "sent")
+        return result
 
     def _configure_module(self, module_name: str, module_args: dict[str, Any], task_vars: dict[str, Any]) -> Any:
         # The arguments have the name of the module that was called by now, and keep it. Were this method of Ansible another one day,
@@ -62,15 +66,19 @@ class OneModule(ActionBase):
         if module_name.rpartition(".")[2] not in TOGETHER:
             return super()._configure_module(module_name=module_name, module_args=module_args, task_vars=task_vars)
         code = {"name": _NAME}
-        if self._send_code or os.path.exists(self._mark(task_vars)):
+        if self._send_code or os.path.exists(self._mark(task_vars, "none")):
             code["sent"] = _to_send()
         named = {**module_args, "_pdops_code": code}
         return super()._configure_module(module_name=PACKED_AS, module_args=named, task_vars=task_vars)
 
-    def _mark(self, task_vars: dict[str, Any] | None) -> str:
-        """For the rest of this run: this machine keeps nothing, so it is not asked first."""
+    def _mark(self, task_vars: dict[str, Any] | None, what: str) -> str:
+        """For the rest of this run: this machine was ``sent`` the code, or keeps ``none`` (a full disk), so it is not asked first."""
         host = str(self._task.delegate_to or (task_vars or {}).get("inventory_hostname", ""))
-        return os.path.join(C.DEFAULT_LOCAL_TMP, f"pdops-{hashlib.sha256(host.encode()).hexdigest()}")
+        return os.path.join(C.DEFAULT_LOCAL_TMP, f"pdops-{what}-{hashlib.sha256(host.encode()).hexdigest()}")
+
+    def _set(self, task_vars: dict[str, Any] | None, what: str) -> None:
+        with contextlib.suppress(OSError), open(self._mark(task_vars, what), "wb"):  # without it only more is asked
+            pass
 
 
 class ActionModule(OneModule):

@@ -27,6 +27,7 @@ from importlib.machinery import ModuleSpec
 from importlib.util import MAGIC_NUMBER, spec_from_file_location
 from pkgutil import get_importer
 from types import CodeType, ModuleType
+from typing import Protocol
 from zipimport import ZipImportError, zipimporter
 
 PARTS = (".cache", "pdops", "bytecode")
@@ -137,10 +138,18 @@ def _prune(folder: str) -> None:
                     os.unlink(entry.path)
 
 
-class Loader(InspectLoader):
-    """Loads what ``archive`` has, from the compiled code in ``folder`` where that is there."""
+class Sources(Protocol):
+    """Of modules, as a zipimporter has them."""
 
-    def __init__(self, archive: zipimporter, folder: str) -> None:
+    def get_source(self, fullname: str) -> str | None: ...
+
+    def is_package(self, fullname: str) -> bool: ...
+
+
+class Loader(InspectLoader):
+    """Loads what ``archive`` has, from the compiled code in ``folder`` where that is there; '' for none."""
+
+    def __init__(self, archive: Sources, folder: str) -> None:
         self.archive, self.folder = archive, folder
 
     def get_source(self, fullname: str) -> str:
@@ -153,11 +162,11 @@ class Loader(InspectLoader):
         source, name = self.get_source(fullname), fullname[len(_ROOT) + 1 :]
         key = hashlib.sha256("\0".join((_PYTHON, fullname, source)).encode()).hexdigest()
         path = os.path.join(self.folder, key)
-        code = read(path)
+        code = read(path) if self.folder else None
         if code is None:
             # The archive's own path is another at every call and gone after it.
             code = compile(source, f"pdops/{name.replace('.', '/')}.py", "exec", dont_inherit=True)
-            if not sys.dont_write_bytecode:
+            if self.folder and not sys.dont_write_bytecode:
                 write(path, code)
         return code
 

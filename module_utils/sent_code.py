@@ -12,12 +12,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import importlib
 import io
 import os
 import sys
 import zipfile
 import zlib
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
+from types import ModuleType
 from typing import Any
 from zipimport import zipimporter
 
@@ -67,17 +71,52 @@ def attach(name: str, sent: str | None) -> bool:
         return True  # not sent by Ansible: all is there
     folder = bytecode.folder_of(bytecode.home())
     path = os.path.join(folder, f"{name}.zip")
-    if not folder or name_of(bytecode.read_own(path) or b"") != name:
+    archive = (bytecode.read_own(path) if folder else None) or b""
+    if name_of(archive) != name:
         if sent is None:
             return False
         archive = zlib.decompress(base64.b64decode(sent))
         if name_of(archive) != name:
             raise ValueError(f"the code of pdops that came is not {name}")
-        if not folder or sys.dont_write_bytecode or not bytecode.write_own(path, archive):
-            # Beside what Ansible sent, and gone with it after this call.
-            path = os.path.join(os.path.dirname(loader.archive), f"{name}.zip")
-            with open(path, "xb") as file:
-                file.write(archive)
-    sys.modules[_ROOT].__path__.append(os.path.join(path, _FOLDER))
-    importlib.invalidate_caches()
+        if folder and not sys.dont_write_bytecode:
+            bytecode.write_own(path, archive)
+    sys.meta_path.insert(0, Finder(archive, folder, os.path.join(loader.archive, name)))
     return True
+
+
+class Finder(MetaPathFinder):
+    """Finds the modules of this package in an archive that was read whole: what a call imports later is what was looked at first,
+    whatever becomes of the file meanwhile."""
+
+    def __init__(self, archive: bytes, folder: str, told: str) -> None:
+        """``told`` is where modules are said to lie: where no file can be."""
+        self._told = told
+        self._archive = zipfile.ZipFile(io.BytesIO(archive))
+        self._names = frozenset(self._archive.namelist())
+        self._folder = folder
+
+    def _place(self, fullname: str) -> str | None:
+        base = _FOLDER + fullname[len(_ROOT) :].replace(".", "/")
+        return next((place for place in (f"{base}/__init__.py", f"{base}.py") if place in self._names), None)
+
+    def is_package(self, fullname: str) -> bool:
+        return (self._place(fullname) or "").endswith("/__init__.py")
+
+    def get_source(self, fullname: str) -> str | None:
+        place = self._place(fullname)
+        return self._archive.read(place).decode() if place else None
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        place = self._place(fullname) if fullname.startswith(_ROOT + ".") else None
+        if not place:
+            return None
+        return spec_from_file_location(
+            fullname,
+            os.path.join(self._told, place),
+            loader=bytecode.Loader(self, self._folder),
+            submodule_search_locations=[os.path.join(self._told, os.path.dirname(place))]
+            if self.is_package(fullname)
+            else None,
+        )

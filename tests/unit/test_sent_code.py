@@ -26,7 +26,7 @@ NAME = sent_code.name_of(ARCHIVE)
 SENT = sent_code.to_send(ARCHIVE)
 #: As the module does it, with what Ansible packs for it; what is told is what a test asks about.
 PROGRAM = """
-import importlib, json, os, pwd, sys
+import importlib, json, os, pwd, shutil, sys
 sys.path.insert(0, sys.argv[1])
 home = sys.argv[2]
 pwd.getpwuid = lambda uid: pwd.struct_passwd(("tester", "x", uid, 0, "", home, "/bin/sh"))
@@ -35,9 +35,13 @@ given = json.load(sys.stdin)
 if not sent_code.attach(given["name"], given.get("sent")):
     print(json.dumps(sent_code.missing()))
     sys.exit()
+if len(sys.argv) > 3:
+    shutil.rmtree(os.path.join(home, ".cache"))
 call = importlib.import_module("packed.module_utils.machine_calls.pd_change")
 from packed.module_utils.change import agent, guard
-print(json.dumps({"spec": sorted(call.INTERFACE["argument_spec"]), "file": call.__file__, "packed": len(agent.pack())}))
+loader = call.__spec__.loader
+told = {"spec": sorted(call.INTERFACE["argument_spec"]), "file": call.__file__, "packed": len(agent.pack())}
+print(json.dumps({**told, "source": len(loader.get_source(call.__name__))}))
 """
 
 
@@ -61,9 +65,9 @@ def home(tmp_path: Path) -> Path:
     return folder
 
 
-def call(packed: Path, home: Path, *options: str, **given: str) -> dict[str, Any]:
+def call(packed: Path, home: Path, *options: str, more: tuple[str, ...] = (), **given: str) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, *options, "-c", PROGRAM, str(packed), str(home)],
+        [sys.executable, *options, "-c", PROGRAM, str(packed), str(home), *more],
         input=json.dumps(given),
         capture_output=True,
         text=True,
@@ -95,9 +99,16 @@ def test_the_code_is_asked_for_once_and_used_from_then_on(packed: Path, home: Pa
     first = call(packed, home, name=NAME, sent=SENT)
     assert "change_id" in first["spec"] and first["packed"] > 50_000
     (file,) = kept(home)
-    assert file.name == f"{NAME}.zip" and file.stat().st_mode & 0o777 == 0o600 and str(file) in first["file"]
+    assert file.name == f"{NAME}.zip" and file.stat().st_mode & 0o777 == 0o600
     assert call(packed, home, name=NAME) == first
     assert sorted(path.name for path in packed.parent.iterdir()) == ["packed.zip"]
+
+
+def test_what_is_kept_may_go_at_any_time(packed: Path, home: Path) -> None:
+    first = call(packed, home, name=NAME, sent=SENT)
+    assert call(packed, home, more=("gone",), name=NAME) == first
+    assert not (home / ".cache").exists()
+    assert call(packed, home, more=("gone",), name=NAME, sent=SENT) == first
 
 
 def test_what_is_damaged_is_missing_and_comes_anew(packed: Path, home: Path) -> None:
@@ -119,7 +130,7 @@ def test_where_others_can_write_nothing_is_used_or_kept_and_the_call_works(packe
     (file,) = kept(home)
     os.utime(file, (1, 1))
     answer = call(packed, home, name=NAME, sent=SENT)
-    assert str(packed.parent) in answer["file"] and file.stat().st_mtime == 1
+    assert "spec" in answer and file.stat().st_mtime == 1
 
 
 def test_a_file_that_others_can_write_is_not_used(packed: Path, home: Path) -> None:
@@ -139,8 +150,8 @@ def test_without_a_home_or_where_nothing_is_to_be_written_each_call_works_with_w
             "code_kept": False,
         }
         answer = call(packed, where, *options, name=NAME, sent=SENT)
-        assert str(packed.parent) in answer["file"] and kept(where) == []
-        (packed.parent / f"{NAME}.zip").unlink()
+        assert "spec" in answer and kept(where) == []
+        assert sorted(path.name for path in packed.parent.iterdir()) == ["packed.zip"]
 
 
 def test_what_came_is_not_run_when_it_is_not_what_its_name_says(packed: Path, home: Path) -> None:
@@ -153,7 +164,7 @@ class Machine:
     """Stands for the machine and all that Ansible does to reach it: keeps what it was sent, and answers with its arguments."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, keeps: bool) -> None:
-        self.keeps, self.known, self.calls = keeps, False, 0
+        self.keeps, self.known, self.calls, self.full = keeps, False, 0, False
 
         def execute(action: Any, **named: Any) -> dict[str, Any]:
             return self.execute(action, **named)
@@ -171,7 +182,7 @@ class Machine:
         code = given.pop("_pdops_code", {})
         if packed == pd_machine.PACKED_AS and not self.known and "sent" not in code:
             return {"changed": False, "code_missing": True, "code_kept": self.keeps}
-        self.known = self.keeps
+        self.known = self.keeps and not self.full
         return {"changed": False, "packed": packed, "given": given, "name": code.get("name")}
 
 
@@ -193,6 +204,16 @@ def test_a_machine_that_keeps_nothing_is_asked_once_in_a_run(monkeypatch: pytest
     assert [ask("one")["given"], machine.calls] == [{"verb": "verify"}, 2]
     assert [ask("one")["given"], machine.calls] == [{"verb": "verify"}, 3]
     assert [ask("other")["given"], machine.calls] == [{"verb": "verify"}, 5]
+
+
+def test_a_machine_that_would_keep_it_and_cannot_is_asked_twice_in_a_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    machine = Machine(monkeypatch, tmp_path, keeps=True)
+    machine.full = True
+    assert [(ask("one")["given"], machine.calls) for _time in range(3)] == [
+        ({"verb": "verify"}, calls) for calls in (2, 4, 5)
+    ]
 
 
 def test_a_module_of_others_goes_as_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
