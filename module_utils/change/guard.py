@@ -37,11 +37,15 @@ def ensure(store: Store, packed: str, record: rules.Record, under_systemd: bool)
     units = [str(item["unit"]) for item in record["instances"]]
     told = agent.start_guard(store, packed, change_id, under_systemd, units)
     deadline = time.monotonic() + _START_S
-    while time.monotonic() < deadline:
+    while True:
+        # Asked first: this process may be the one that stood still for so long, and then the guard is there.
+        late = time.monotonic() >= deadline
         if is_alive(book.folder, change_id):
             return told
         if book.exists(change_id) and book.load(change_id)["state"] in rules.ENDED:
             return told
+        if late:
+            break
         time.sleep(0.01)
     raise PdopsError(
         f"the guard of change {change_id} did not come up within {_START_S:.0f} s; see {store.state_dir}/agent/guard.log. No script was changed."
@@ -75,13 +79,14 @@ def watch(book: Book, change_id: str) -> int:
 def _begins(book: Book, change_id: str) -> bool:
     """Wait until the record is written; False when who was to write it was refused or died, so that there is nothing to watch."""
     while not book.exists(change_id):
-        if guard_place.is_beginning(book.folder):
-            time.sleep(_BEGIN_POLL_S)
-        elif not book.exists(change_id):
-            if not os.path.isdir(book.folder) or book.has_begun(change_id):
-                return True  # it was there and is gone
-            guard_place.leave(book.folder, change_id)
-            return False
+        # Nor may the same change begin again, after a cut connection, between the look and the leaving: it would count on this guard.
+        with guard_place.none_begins(book.folder) as none:
+            if none and not book.exists(change_id):
+                if not os.path.isdir(book.folder) or book.has_begun(change_id):
+                    return True  # it was there and is gone
+                guard_place.leave(book.folder, change_id)
+                return False
+        time.sleep(_BEGIN_POLL_S)
     return True
 
 

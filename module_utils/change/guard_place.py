@@ -12,25 +12,41 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 
 from .record import check_id
+
+_LOOK_S = 0.005
 
 
 @contextlib.contextmanager
 def sole(changes_folder: str, change_id: str) -> Iterator[bool]:
     """Hold the place; yields False when another guard holds it."""
-    path = os.path.join(changes_folder, f".{check_id(change_id)}.guard")
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+    descriptor = _taken(changes_folder, change_id)
     try:
+        yield descriptor is not None
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _taken(changes_folder: str, change_id: str) -> int | None:
+    path = os.path.join(changes_folder, f".{check_id(change_id)}.guard")
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
-    finally:
+            # A former holder may have taken the file away meanwhile, and a lock on that is seen by nobody.
+            if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                return descriptor
+        except (BlockingIOError, FileNotFoundError):
+            pass
         os.close(descriptor)
+        # Who only looked just now holds no place, and is gone in a moment.
+        if is_alive(changes_folder, change_id):
+            return None
+        time.sleep(_LOOK_S)
 
 
 def is_alive(changes_folder: str, change_id: str) -> bool:
@@ -61,17 +77,21 @@ def beginning(changes_folder: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def is_beginning(changes_folder: str) -> bool:
-    """Whether some change begins on this machine now."""
+@contextlib.contextmanager
+def none_begins(changes_folder: str) -> Iterator[bool]:
+    """Whether no change begins on this machine now; if so, none does until this is left."""
     try:
         descriptor = os.open(changes_folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
     except FileNotFoundError:
-        return False
+        yield True
+        return
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return False
-    except BlockingIOError:
-        return True
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
     finally:
         os.close(descriptor)
 
