@@ -37,7 +37,8 @@ def archive_of(folder: str) -> bytes:
         os.path.relpath(os.path.join(where, name), folder)
         for where, _rooms, names in os.walk(folder)
         for name in names
-        if name.endswith(".py")
+        # An editor's link to whoever edits a file looks like a source and leads nowhere.
+        if name.endswith(".py") and not name.startswith(".")
     )
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:

@@ -89,6 +89,8 @@ def test_same_sources_have_the_same_name_and_others_another(tmp_path: Path) -> N
     copy = tmp_path / "module_utils"
     shutil.copytree(ROOT / "module_utils", copy)
     assert sent_code.name_of(sent_code.archive_of(str(copy))) == NAME
+    (copy / ".#plan.py").symlink_to("somebody@workstation.12")
+    assert sent_code.name_of(sent_code.archive_of(str(copy))) == NAME
     with (copy / "plan.py").open("a") as source:
         source.write("\n")
     assert sent_code.name_of(sent_code.archive_of(str(copy))) != NAME
