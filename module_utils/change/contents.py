@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Optional
 
+from ..drift import drifted
 from ..knob_edit import EditPlan, EditRequest, apply_edit
 from ..managed.new_file import check_creatable, create_file
 from ..pdops_error import PdopsError
@@ -63,6 +64,26 @@ def file_of(edit: Mapping[str, Any]) -> dict[str, Any]:
 def users_of(row: Mapping[str, Any]) -> list[str]:
     """Names of the instances that read a file of a change, or of an edit: its own, and all that name a file of keys."""
     return [str(name) for name in row.get("users") or [row["instance"]]]
+
+
+def check_as_planned(edits: Iterable[Mapping[str, Any]], store: Store) -> None:
+    """Refuse what an edit would be refused for later, when taking back what never was written would fail as well.
+
+    :raises PdopsError: a file is not what the plan saw
+    """
+    seen: dict[str, str] = {}
+    for edit in edits:
+        path, expected = str(edit["path"]), str(edit["sha256_before"])
+        # Of several edits of one file a later one follows on the former.
+        now = seen.get(path) or content_now(path)
+        seen[path] = str(edit["sha256_after"])
+        if now == expected:
+            continue
+        if edit.get("kind") in KINDS or now == ABSENT:
+            raise PdopsError(
+                f"{path} is not what the plan saw: somebody wrote or removed it in the meantime; nothing was touched, look at it, then run again."
+            )
+        raise drifted(path, store, expected, None, read_regular(path, MOST_BYTES))
 
 
 def write_content(edit: Mapping[str, Any], record: Mapping[str, Any], store: Store) -> None:

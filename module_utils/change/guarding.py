@@ -13,7 +13,7 @@ from ..secret_masking import mask_text
 from . import agent, guard, guard_place, inheriting
 from . import record as rules
 from .book import Book, Params, now_utc, told_of
-from .contents import file_of
+from .contents import check_as_planned, file_of
 
 #: What the book imports only when a change begins: with it here the agent, which packs what is imported, carries all that its code names.
 _PACKED = (inheriting,)
@@ -54,7 +54,11 @@ def begin(book: Book, params: Params) -> dict[str, Any]:
     with guard_place.beginning(book.folder):
         book.admit(record, take_over)
         told = guard.ensure(store, packed, record, _under_systemd(record))
-        opened = book.begin(record, take_over)
+        with store.lock(f"begin {record['id']}"):
+            if not book.exists(record["id"]):
+                book.admit(record, take_over)
+                check_as_planned(params["edits"], store)
+            opened = book.begin(record, take_over)
     return {**told_of(opened, changed=True), "guard": told}
 
 

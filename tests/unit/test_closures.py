@@ -23,7 +23,7 @@ UTILS = ROOT / "module_utils"
 BOUNDS = {
     "pd_machine": (370, 370),
     "pd_info": (16_100, 15_300),
-    "pd_change": (16_650, 3_500),
+    "pd_change": (16_700, 3_500),
     "pd_gate": (11_000, 3_450),
     "pd_instance": (6_300, 4_900),
     "pd_evidence": (6_250, 5_250),

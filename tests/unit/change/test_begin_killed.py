@@ -90,3 +90,26 @@ def test_a_refused_begin_starts_no_guard(changing: Changing, monkeypatch: pytest
     changing.book.confirm("one-1", "done")
     wait(changing, "both guards to leave", **{"one-1": "confirmed"})
     assert sorted(path.name for path in Path(changing.book.folder).iterdir()) == [".one-1.guard", "one-1.json"]
+
+
+def test_it_is_refused_when_another_change_came_between_its_look_and_its_record(
+    changing: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Begun, it would only fail at its first script, and then at taking back what it had not written."""
+    ensure = guard.ensure
+
+    def late(*given: object) -> list[str]:
+        changing.script.write_bytes(OLD + b"# of another change\n")
+        return ensure(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(guard, "ensure", late)
+    with pytest.raises(rules.PdopsError, match="is not what it was"):
+        verbs.run({**changing.given, "verb": "begin"}, check_mode=False)
+    wait(changing, "the guard to leave")
+    assert "nothing had begun" in verbs.run({**changing.given, "verb": "rollback"}, check_mode=False)["said"]
+
+
+def test_a_begin_that_comes_again_is_not_refused_for_what_it_wrote_itself(changing: Changing) -> None:
+    for verb in ("begin", "apply", "begin"):
+        verbs.run({**changing.given, "verb": verb}, check_mode=False)
+    assert changing.script.read_bytes() == changing.new
