@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) 2026 the pdops authors
+# ruff: noqa: F811 (a fixture is imported, and named as an argument)
 """The code of pdops comes to a machine once, is found again by what it is, and comes every time where it cannot be kept."""
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pytest
 from ansible_collections.pdops.sglang.plugins.action import pd_machine
 
 from module_utils import sent_code
+from tests.unit.test_bytecode import home  # noqa: F401 (a fixture)
 
 ROOT = Path(__file__).resolve().parents[2]
 ARCHIVE = sent_code.archive_of(str(ROOT / "module_utils"))
@@ -56,13 +58,6 @@ def packed(tmp_path: Path) -> Path:
         for name in ("bytecode", "sent_code"):
             archive.write(ROOT / "module_utils" / f"{name}.py", f"packed/module_utils/{name}.py")
     return path
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    folder = tmp_path / "home"
-    folder.mkdir(mode=0o755)
-    return folder
 
 
 def call(packed: Path, home: Path, *options: str, more: tuple[str, ...] = (), **given: str) -> dict[str, Any]:

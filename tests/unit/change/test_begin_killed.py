@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) 2026 the pdops authors
+# ruff: noqa: F811 (a fixture is imported, and named as an argument)
 """kill -9 of who begins a change, just before and just after the guard is there: no open change is ever without one."""
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,15 +17,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.change import guard, 
 from ansible_collections.pdops.sglang.plugins.module_utils.change import record as rules
 from ansible_collections.pdops.sglang.plugins.module_utils.change.book import Book
 
-from tests.unit.change.test_reentry import OLD, Changing
-
-
-@pytest.fixture
-def changing(tmp_path: Path) -> Iterator[Changing]:
-    made = Changing(tmp_path)
-    yield made
-    for pid in made.guards():
-        os.kill(pid, signal.SIGKILL)
+from tests.unit.change.test_reentry import OLD, Changing, changing  # noqa: F401 (a fixture)
 
 
 def wait(changing: Changing, what: str, **wanted: str) -> None:

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) 2026 the pdops authors
+# ruff: noqa: F811 (a fixture is imported, and named as an argument)
 """The place of a guard: nobody who looks, leaves or stands still at the wrong moment keeps a change without one."""
 
 from __future__ import annotations
 
 import fcntl
 import os
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from ansible_collections.pdops.sglang.plugins.module_utils.change import agent, 
 from ansible_collections.pdops.sglang.plugins.module_utils.change.book import Book
 from ansible_collections.pdops.sglang.plugins.module_utils.store.store import Store
 
-from tests.unit.change.test_reentry import Changing
+from tests.unit.change.test_reentry import Changing, changing  # noqa: F401 (a fixture)
 
 CHANGE = "one-1"
 
@@ -73,14 +72,6 @@ def test_while_a_guard_leaves_its_change_cannot_begin_again(
     with guard_place.sole(str(folder), CHANGE):
         guard.watch(Book(Store(str(tmp_path))), CHANGE)
     assert looked == [CHANGE] and list(folder.iterdir()) == []
-
-
-@pytest.fixture
-def changing(tmp_path: Path) -> Iterator[Changing]:
-    made = Changing(tmp_path)
-    yield made
-    for pid in made.guards():
-        os.kill(pid, signal.SIGKILL)
 
 
 def test_a_begin_that_stood_still_until_its_guard_was_there_goes_on(
